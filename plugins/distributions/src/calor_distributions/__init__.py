@@ -3,16 +3,13 @@
 from calor_distributions.combined import Independent, MixtureSameFamily, TransformedDistribution
 from calor_distributions.continuous import (
     Cauchy,
-    Exponential,
     Gumbel,
     HalfCauchy,
     HalfNormal,
     Laplace,
     LogNormal,
     Normal,
-    Pareto,
     Uniform,
-    Weibull,
 )
 from calor_distributions.discrete import (
     Bernoulli,
@@ -28,6 +25,7 @@ from calor_distributions.distribution import Distribution
 from calor_distributions.divergence import kl_divergence, register_kl
 from calor_distributions.gamma_family import Beta, Chi2, Dirichlet, Gamma, InverseGamma, StudentT
 from calor_distributions.multivariate import MultivariateNormal
+from calor_distributions.survival import Exponential, Pareto, Weibull
 from calor_distributions.transforms import (
     AffineTransform,
     ComposeTransform,

@@ -10,13 +10,19 @@ import calor
 from calor import linalg, special
 from calor.errors import ArgumentError
 from calor.tensor.tensor import Tensor
-from calor_distributions import combined, continuous, discrete, gamma_family, multivariate
+from calor_distributions import (
+    combined,
+    continuous,
+    discrete,
+    gamma_family,
+    multivariate,
+    survival,
+)
 from calor_distributions.distribution import Distribution
 
 Rule = Callable[[Any, Any], Any]
 F = TypeVar("F", bound=Rule)
 _RULES: dict[tuple[type, type], Rule] = {}
-_EULER = 0.5772156649015329
 
 
 def register_kl(p: type[Distribution], q: type[Distribution]) -> Callable[[F], F]:
@@ -128,7 +134,7 @@ def _half_cauchy(p: Any, q: Any) -> Any:
 def _gumbel(p: Any, q: Any) -> Any:
     ratio, far = p.scale / q.scale, (q.loc - p.loc) / q.scale
     made = calor.exp(far + calor.lgamma(ratio + 1)) - 1 - calor.log(ratio)
-    return made + ratio * _EULER - _EULER - far
+    return made + ratio * continuous.EULER - continuous.EULER - far
 
 
 @register_kl(continuous.Uniform, continuous.Uniform)
@@ -138,13 +144,13 @@ def _uniform(p: Any, q: Any) -> Any:
     return calor.where(outside, math.inf, made)
 
 
-@register_kl(continuous.Exponential, continuous.Exponential)
+@register_kl(survival.Exponential, survival.Exponential)
 def _exponential(p: Any, q: Any) -> Any:
     ratio = q.rate / p.rate
     return ratio - 1 - calor.log(ratio)
 
 
-@register_kl(continuous.Pareto, continuous.Pareto)
+@register_kl(survival.Pareto, survival.Pareto)
 def _pareto(p: Any, q: Any) -> Any:
     ratio = q.alpha / p.alpha
     made = q.alpha * calor.log(p.scale / q.scale) - calor.log(ratio) + ratio - 1
@@ -159,12 +165,12 @@ def _gamma(p: Any, q: Any) -> Any:
     return made + (a - b) * calor.digamma(a) + (q.rate - p.rate) * (a / p.rate)
 
 
-@register_kl(continuous.Exponential, gamma_family.Gamma)
+@register_kl(survival.Exponential, gamma_family.Gamma)
 def _exponential_gamma(p: Any, q: Any) -> Any:
     return _gamma(gamma_family.Gamma(calor.ones_like(p.rate), p.rate), q)
 
 
-@register_kl(gamma_family.Gamma, continuous.Exponential)
+@register_kl(gamma_family.Gamma, survival.Exponential)
 def _gamma_exponential(p: Any, q: Any) -> Any:
     return _gamma(p, gamma_family.Gamma(calor.ones_like(q.rate), q.rate))
 
