@@ -31,7 +31,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # These doors put another module in their place, which a collector of docstrings would undo.
-DOORS = ("distributed", "drawing", "linalg", "nn", "special", "train")
+DOORS = ("distributed", "distributions", "drawing", "linalg", "nn", "special", "train")
 collect_ignore = [f"packages/core/src/calor/{name}.py" for name in DOORS]
 
 

@@ -106,6 +106,7 @@ REQUIRED = {
     "calor-fusion": "calor calor-kernel",
     "calor-interpreter": "calor calor-kernel",
     "calor-distributed": "calor",
+    "calor-distributions": "calor calor-linalg calor-special",
     "calor-drawing": "calor",
     "calor-linalg": "calor",
     "calor-special": "calor",

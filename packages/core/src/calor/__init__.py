@@ -125,6 +125,7 @@ __all__ += _LATE
 
 if TYPE_CHECKING:
     from calor import distributed as distributed
+    from calor import distributions as distributions
     from calor import fft
     from calor import linalg as linalg
     from calor import special as special
@@ -135,6 +136,7 @@ else:
     # What few programs need is imported when it is named, so that importing calor stays quick.
     _DOORS = (
         "distributed",
+        "distributions",
         "drawing",
         "fft",
         "fusion",

@@ -7,7 +7,17 @@ import sys
 
 import pytest
 
-DOORS = ("distributed", "drawing", "fusion", "linalg", "nn", "onnx", "special", "train")
+DOORS = (
+    "distributed",
+    "distributions",
+    "drawing",
+    "fusion",
+    "linalg",
+    "nn",
+    "onnx",
+    "special",
+    "train",
+)
 SHUT = """
 import sys
 sys.modules["calor_{name}"] = None
@@ -20,7 +30,18 @@ except (calor.errors.PluginError, calor.errors.ExtensionError) as error:
 
 
 @pytest.mark.parametrize(
-    "name", ["distributed", "drawing", "fusion", "linalg", "nn", "onnx", "special", "train"]
+    "name",
+    [
+        "distributed",
+        "distributions",
+        "drawing",
+        "fusion",
+        "linalg",
+        "nn",
+        "onnx",
+        "special",
+        "train",
+    ],
 )
 def test_a_shut_door_says_what_to_install(name: str) -> None:
     command = [sys.executable, "-c", SHUT.format(name=name)]
@@ -39,7 +60,18 @@ print(calor.{name} is package, calor.{name}.inside is inside)
 
 
 @pytest.mark.parametrize(
-    "name", ["distributed", "drawing", "fusion", "linalg", "nn", "onnx", "special", "train"]
+    "name",
+    [
+        "distributed",
+        "distributions",
+        "drawing",
+        "fusion",
+        "linalg",
+        "nn",
+        "onnx",
+        "special",
+        "train",
+    ],
 )
 def test_behind_an_open_door_every_module_is_there_once(name: str) -> None:
     command = [sys.executable, "-c", OPEN.format(name=name)]

@@ -34,7 +34,8 @@ _HALF_LOG_TWO_PI = 0.9189385332046727
 
 
 def _epsilon(x: Any) -> float:
-    return 2.0**-24 if x.dtype is float32 else 2.0**-53
+    """Return the change below which terms no longer count, above the noise of rounding."""
+    return 2.0**-23 if x.dtype is float32 else 2.0**-52
 
 
 class _Around(NamedTuple):
@@ -165,13 +166,13 @@ def _fraction(a: Any, x: Any, wanted: Any, slope: bool) -> tuple[Any, Any]:
         p, q = p1 * width - p0 * factor, q1 * width - q0 * factor
         fits = e.not_equal(q, fill(q, 0))
         ratio = e.where(fits, p / e.where(fits, q, fill(q, 1)), value)
-        more = e.abs(ratio - value) > e.abs(ratio) * epsilon
+        more = e.abs(ratio - value) > e.abs(ratio) * (2 * epsilon)
         scale = e.where(e.abs(p) + e.abs(q) > big, fill(p, 1 / big), fill(p, 1))
         if slope:
             dp = dp1 * width - p1 - dp0 * factor + p0 * n
             dq = dq1 * width - q1 - dq0 * factor + q0 * n
             now = e.where(fits, (dp - ratio * dq) / e.where(fits, q, fill(q, 1)), slopes)
-            more = e.bit_or(more, e.abs(now - slopes) > e.abs(now) * epsilon)
+            more = e.bit_or(more, e.abs(now - slopes) > e.abs(now) * (8 * epsilon))
             dp0, dq0, dp1, dq1, slopes = dp1 * scale, dq1 * scale, dp * scale, dq * scale, now
         active = e.bit_and(active, e.bit_and(more, n < _LIMIT))
         return (
