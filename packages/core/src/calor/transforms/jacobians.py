@@ -62,7 +62,7 @@ def jacrev(
     [[4.0, 1.0], [2.0, 5.0]]
     """
 
-    @functools.wraps(function)
+    @functools.wraps(function, updated=())
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         run, chosen, one = _of_chosen(function, argnums, args, kwargs)
         made = Differentiated(run, chosen, has_aux)
@@ -125,7 +125,7 @@ def jacfwd(
     [[4.0, 1.0], [2.0, 5.0]]
     """
 
-    @functools.wraps(function)
+    @functools.wraps(function, updated=())
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         run, chosen, one = _of_chosen(function, argnums, args, kwargs)
         linear = Linearized(run, chosen, has_aux)

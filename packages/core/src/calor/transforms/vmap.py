@@ -103,7 +103,7 @@ def vmap(
         )
     name = f"calor.vmap of {getattr(function, '__name__', type(function).__name__)}"
 
-    @functools.wraps(function)
+    @functools.wraps(function, updated=())
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         mapped = _Arguments(args, in_axes)
         size = mapped.size(axis_size)
