@@ -27,6 +27,9 @@ ANYWHERE: Final = (
     ("ShapeError", "summed axes have one size", "PyTorch broadcasts axes of size 1 there"),
     ("AxisError", "does not fit shape (0,)", "PyTorch skips tensors of shape (0,) in cat"),
     ("DTypeError", "bool has no", "bool has no sums and products; PyTorch takes any and all"),
+    ("ShapeError", "scores of shape ()", "a 0-d tensor has no classes"),
+    ("ShapeError", "must have one shape", "the operands of a loss do not broadcast"),
+    ("DTypeError", "needs a real floating tensor", "layers and losses take real numbers"),
     ("DTypeError", "needs numeric operands, not bool", "arithmetic of bool: cast it first"),
 )
 
