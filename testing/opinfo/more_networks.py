@@ -146,7 +146,6 @@ TABLE: Table = {
        for kind in ("", "/chunked", "/chunked_none")},
     "torch.ops.aten._safe_softmax.default": _safe_softmax,
     "native_batch_norm": _batch_norm, "_native_batch_norm_legit": _batch_norm,
-    "nn.functional.batch_norm/without_cudnn": _batch_norm,
     "multinomial": lambda input, num_samples, replacement=False: random.multinomial(
         input, num_samples, replace=replacement
     ),

@@ -241,6 +241,7 @@ TABLE: Table = {
             input, weight, bias, eps=eps
         ),
     "nn.functional.batch_norm": _batch_norm,
+    "nn.functional.batch_norm/without_cudnn": _batch_norm,
     "native_layer_norm": _native_layer_norm, "native_group_norm": _native_group_norm,
     "nn.functional.scaled_dot_product_attention": _attention,
     **{f"nn.functional.interpolate/{mode}": _interpolate for mode in (
