@@ -34,6 +34,26 @@ def _fftn(name: str, last: bool = False) -> Any:
     return call
 
 
+def _hermitian(inverse: bool, last: bool = False) -> Any:
+    """The transform of a Hermitian signal along the last axis, plain ones along the others."""
+
+    def call(input: Any, s: Any = None, dim: Any = (-2, -1) if last else None,
+             norm: Any = None) -> Any:  # fmt: skip
+        sizes = None if s is None else (s,) if isinstance(s, int) else tuple(s)
+        axes = (dim,) if isinstance(dim, int) else dim
+        if axes is None:
+            axes = tuple(range(input.ndim))[-len(sizes) :] if sizes else tuple(range(input.ndim))
+        sizes = (None,) * len(axes) if sizes is None else sizes
+        kind = norm or "backward"
+        end = {"n": sizes[-1], "axis": axes[-1], "norm": kind}
+        made = fft.ihfft(input, **end) if inverse else input
+        for axis, n in zip(axes[:-1], sizes[:-1], strict=True):
+            made = (fft.ifft if inverse else fft.fft)(made, n=n, axis=axis, norm=kind)
+        return made if inverse else fft.hfft(made, **end)
+
+    return call
+
+
 def _shift(name: str) -> Any:
     return lambda input, dim=None: getattr(fft, name)(
         input, axes=tuple(dim) if isinstance(dim, list) else dim
@@ -137,9 +157,11 @@ TABLE: Table = {
     "linalg.svd": lambda A, full_matrices=True: tuple(linalg.svd(A, full_matrices=full_matrices)),
     "linalg.svdvals": lambda A: linalg.svdvals(A),
     **{f"fft.{n}": _fft(n) for n in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")},
-    **{f"fft.{n}": _fftn(n) for n in ("fftn", "ifftn", "rfftn", "irfftn", "hfftn", "ihfftn")},
+    **{f"fft.{n}": _fftn(n) for n in ("fftn", "ifftn", "rfftn", "irfftn")},
     **{f"fft.{n}2": _fftn(f"{n}n", True)
-       for n in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")},
+       for n in ("fft", "ifft", "rfft", "irfft")},
+    "fft.hfftn": _hermitian(False), "fft.hfft2": _hermitian(False, True),
+    "fft.ihfftn": _hermitian(True), "fft.ihfft2": _hermitian(True, True),
     "fft.fftshift": _shift("fftshift"), "fft.ifftshift": _shift("ifftshift"),
 }  # fmt: skip
 

@@ -19,7 +19,8 @@ def _size(size: tuple[Any, ...]) -> tuple[int, ...]:
     return tuple(size[0]) if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
 
 
-def _arange(*bounds: Any, dtype: Any = None) -> Any:
+def _arange(*bounds: Any, end: Any = None, dtype: Any = None) -> Any:
+    bounds = bounds if end is None else (*bounds, end)
     if len(bounds) == 1:
         bounds = (0, bounds[0])
     return c.arange(*bounds, dtype=dtype)

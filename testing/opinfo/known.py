@@ -27,6 +27,13 @@ ANYWHERE: Final = (
     ("ShapeError", "summed axes have one size", "PyTorch broadcasts axes of size 1 there"),
     ("AxisError", "does not fit shape (0,)", "PyTorch skips tensors of shape (0,) in cat"),
     ("DTypeError", "bool has no", "bool has no sums and products; PyTorch takes any and all"),
+    ("ShapeError", "scores of shape ()", "a 0-d tensor has no classes"),
+    ("ShapeError", "must have one shape", "the operands of a loss do not broadcast"),
+    ("DTypeError", "needs a real floating tensor", "layers and losses take real numbers"),
+    ("ShapeError", "must be (N, C, *S)", "layers of channels have a batch"),
+    ("ShapeError", "the same number of axes", "attention does not add axes to its operands"),
+    ("ShapeError", "needs at least one", "a largest singular value or sum of no elements"),
+    ("TypeError", "'return_indices'", "adaptive max pooling returns no indices"),
     ("DTypeError", "needs numeric operands, not bool", "arithmetic of bool: cast it first"),
 )
 
@@ -40,14 +47,19 @@ KNOWN: Final[dict[str, dict[str, str]]] = {
     "msort": {"gradient bfloat16": _TIES},
     **{f"nn.functional.avg_pool{n}d": {"value int64": _INTEGER_MEANS} for n in (1, 2, 3)},
     **{name: {"value int64": _FRACTIONS} for name in (
-        "addbmm", "addmm", "addmv", "addr", "baddbmm", "nn.functional.hardtanh")},
+        "addbmm", "addmm", "addmv", "baddbmm", "nn.functional.hardtanh")},
     "arange": {"value int64": "PyTorch rounds the bounds to integers before it counts"},
     **{name: {"value int64": "PyTorch rounds the step of the exponents to an integer"}
        for name in ("logspace", "logspace/tensor_overload")},
+    "logaddexp": {"value complex64": "the angle is the principal one; exp of both is the same"},
     "logcumsumexp": {"value complex64": "the angle is the principal one; exp of both is the same"},
     "histc": {"value bfloat16": "elements beside an edge: calor counts by the edges it returns"},
     "masked.logsumexp": {"value int64": "a logarithm of integers is floating"},
     "matrix_exp": {"value bfloat16": "decompositions of half types are refused; cast first"},
+    **{name: {"value": "both are random approximations", "vmap": "it draws random numbers"}
+       for name in ("svd_lowrank", "pca_lowrank")},
+    "addr": {"value bool": "a sum of bool is of integers", "value int64": _FRACTIONS},
+    "istft": {"value complex64": "of a spectrum that is not Hermitian PyTorch reads one half"},
     "nextafter": {"gradient": "it steps through the numbers that a dtype has"},
     "nn.functional.ctc_loss": {"gradient": "PyTorch's is for the result of a log_softmax"},
     "nn.functional.hinge_embedding_loss": {"value": "targets are 1 or -1"},

@@ -128,7 +128,10 @@ def _fractional(spatial: int) -> Any:
     return call
 
 
-def _shrunk(input: Any, output_size: Any, align_corners: bool, *rest: Any, **more: Any) -> Any:
+def _shrunk(input: Any, output_size: Any, align_corners: bool, scale_factors: Any = None,
+            **scales: Any) -> Any:  # fmt: skip
+    if output_size is None or any(s is not None for s in scales.values()):
+        raise Unusable("coordinates are by the sizes of images, not by factors beside them")
     return nn.interpolate(
         input, tuple(output_size), None, "bilinear", align_corners, antialias=True
     )
@@ -143,7 +146,6 @@ TABLE: Table = {
        for kind in ("", "/chunked", "/chunked_none")},
     "torch.ops.aten._safe_softmax.default": _safe_softmax,
     "native_batch_norm": _batch_norm, "_native_batch_norm_legit": _batch_norm,
-    "nn.functional.batch_norm/without_cudnn": _batch_norm,
     "multinomial": lambda input, num_samples, replacement=False: random.multinomial(
         input, num_samples, replace=replacement
     ),

@@ -13,6 +13,8 @@ def _reduction(name: str, **renames: str) -> Any:
     """Return a loss whose keywords are calor's; ``renames`` are those that differ."""
 
     def call(*args: Any, size_average: Any = None, reduce: Any = None, **more: Any) -> Any:
+        if more.pop("distance_function", None) is not None:
+            raise Unusable("a function of PyTorch's tensors")
         return getattr(nn, name)(*args, **{renames.get(k, k): v for k, v in more.items()})
 
     return call
@@ -97,6 +99,9 @@ def _attention(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_
 def _interpolate(input: Any, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
                  align_corners: Any = None, recompute_scale_factor: Any = None,
                  antialias: bool = False) -> Any:  # fmt: skip
+    factors = scale_factor if isinstance(scale_factor, (list, tuple)) else (scale_factor,)
+    if size is None and not recompute_scale_factor and any(f != int(f) for f in factors):
+        raise Unusable("coordinates are by sizes, as PyTorch's with recompute_scale_factor=True")
     return nn.interpolate(
         input, tuple(size) if isinstance(size, list) else size,
         tuple(scale_factor) if isinstance(scale_factor, list) else scale_factor, mode,
@@ -236,6 +241,7 @@ TABLE: Table = {
             input, weight, bias, eps=eps
         ),
     "nn.functional.batch_norm": _batch_norm,
+    "nn.functional.batch_norm/without_cudnn": _batch_norm,
     "native_layer_norm": _native_layer_norm, "native_group_norm": _native_group_norm,
     "nn.functional.scaled_dot_product_attention": _attention,
     **{f"nn.functional.interpolate/{mode}": _interpolate for mode in (

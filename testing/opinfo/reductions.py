@@ -197,6 +197,7 @@ def _histogramdd(input: Any, bins: Any, *, range: Any = None, weight: Any = None
                  density: bool = False) -> Any:  # fmt: skip
     limits = None if range is None else list(zip(range[::2], range[1::2], strict=True))
     input = c.reshape(input, (-1, input.shape[-1]))
+    weight = None if weight is None else c.reshape(weight, (-1,))
     return c.histogramdd(input, bins, range=limits, weights=weight, density=density)
 
 

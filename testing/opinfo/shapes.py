@@ -216,6 +216,11 @@ def _squeeze(input: Any, dim: Any) -> Any:
 def _pad(input: Any, pad: Any, mode: str, value: Any = 0) -> Any:
     pairs = [tuple(pad[i : i + 2]) for i in range(0, len(pad), 2)][::-1]
     width = [(0, 0)] * (input.ndim - len(pairs)) + pairs
+    if mode == "wrap" and any(a < 0 or b < 0 for a, b in width):
+        # What is left after cropping is repeated; edges are those from before.
+        input = input[tuple(slice(max(-a, 0), n - max(-b, 0))
+                            for (a, b), n in zip(width, input.shape, strict=True))]  # fmt: skip
+        width = [(max(a, 0), max(b, 0)) for a, b in width]
     more = [(max(a, 0), max(b, 0)) for a, b in width]
     made = c.pad(input, more, value=value) if mode == "constant" else c.pad(input, more, mode=mode)
     # A negative width crops.

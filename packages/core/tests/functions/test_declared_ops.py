@@ -276,6 +276,10 @@ def test_integer_fmod_is_total(dtype: str) -> None:
     assert defined(a, b).tolist() == expected
 
 
+# These take complex operands by their definition.
+COMPLEX = ("lerp", "rsqrt", "sinc")
+
+
 @pytest.mark.parametrize("name", DECLARED)
 def test_operands_broadcast_and_promote(name: str) -> None:
     count = len(DECLARED[name].checks[0].domains)
@@ -297,8 +301,11 @@ def test_operands_broadcast_and_promote(name: str) -> None:
         with pytest.raises(ShapeError, match=f"{name}: shapes .* do not broadcast"):
             function(*[calor.ones(3), calor.ones(2), calor.ones(2)][:count])
     assert function(*[0.5] * count).shape == ()
-    with pytest.raises(DTypeError, match=f"real.*operands, not complex.* in op '{name}'"):
-        function(*[calor.asarray([1j])] * count)
+    if name in COMPLEX:
+        assert function(*[calor.asarray([1j])] * count).dtype is calor.complex64
+    else:
+        with pytest.raises(DTypeError, match=f"real.*operands, not complex.* in op '{name}'"):
+            function(*[calor.asarray([1j])] * count)
     with pytest.raises(DTypeError, match="an operand is a list"):
         function(*[[1.0]] * count)
 

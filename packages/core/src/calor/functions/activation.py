@@ -11,7 +11,7 @@ from typing import Any, Literal
 from calor import dtypes
 from calor.errors import ArgumentError, DTypeError
 from calor.functions.arguments import one_axis
-from calor.functions.operands import as_tensor, pair, prepared, select, single
+from calor.functions.operands import any_complex, as_tensor, pair, prepared, select, single
 from calor.ops import composites as c
 from calor.ops import elementwise as e
 from calor.tensor.tensor import Operand, Tensor
@@ -187,17 +187,17 @@ def silu(x: Operand, /) -> Tensor:
     Parameters
     ----------
     x : Tensor, ndarray or number
-        Any shape, any real dtype.
+        Any shape, any dtype except float8.
 
     Returns
     -------
     Tensor
-        The shape of ``x``; its dtype if that is floating, else float32.
+        The shape of ``x``; its dtype if that is floating or complex, else float32.
 
     Raises
     ------
     DTypeError
-        If ``x`` is complex or float8.
+        If ``x`` is float8.
 
     References
     ----------
@@ -210,7 +210,12 @@ def silu(x: Operand, /) -> Tensor:
     >>> round(calor.silu(calor.asarray(1.0)).item(), 4)
     0.7311
     """
-    return single(c.silu, x)
+    try:
+        return single(c.silu, x)
+    except DTypeError:
+        if not any_complex(x):
+            raise
+    return pair(e.mul, x, _complex_sigmoid(as_tensor(x)))
 
 
 def sigmoid(x: Operand, /) -> Tensor:
@@ -219,17 +224,18 @@ def sigmoid(x: Operand, /) -> Tensor:
     Parameters
     ----------
     x : Tensor, ndarray or number
-        Any shape, any real dtype.
+        Any shape, any dtype except float8.
 
     Returns
     -------
     Tensor
-        Values in [0, 1]; the shape of ``x``; its dtype if that is floating, else float32.
+        Values in [0, 1]; the shape of ``x``; its dtype if that is floating or complex, else
+        float32.
 
     Raises
     ------
     DTypeError
-        If ``x`` is complex or float8.
+        If ``x`` is float8.
 
     Examples
     --------
@@ -237,7 +243,19 @@ def sigmoid(x: Operand, /) -> Tensor:
     >>> calor.sigmoid(calor.asarray(0.0)).item()
     0.5
     """
-    return single(c.sigmoid, x)
+    try:
+        return single(c.sigmoid, x)
+    except DTypeError:
+        if not any_complex(x):
+            raise
+    return _complex_sigmoid(as_tensor(x))
+
+
+def _complex_sigmoid(x: Tensor) -> Tensor:
+    """Return 1 / (1 + exp(−x)); the power is of the side on which it does not overflow."""
+    left = pair(e.less, single(e.real, x), 0)
+    power = single(e.exp, select(left, x, single(e.neg, x)))
+    return pair(e.div, select(left, power, 1), pair(e.add, power, 1))
 
 
 def softplus(x: Operand, /, beta: float = 1.0) -> Tensor:

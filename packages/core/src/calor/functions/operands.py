@@ -67,6 +67,17 @@ def prepared(row: Op, x: Any) -> Any:
     return x
 
 
+def any_complex(*operands: Any) -> bool:
+    """Return whether an operand is complex."""
+    return any(
+        t._value.spec.dtype.is_complex
+        if isinstance(t, Handle)
+        else isinstance(t, complex)
+        or (isinstance(t, np.ndarray | np.generic) and t.dtype.kind == "c")
+        for t in operands
+    )
+
+
 def single(row: Op, x: Any) -> Tensor:
     """Record an elementwise op of one operand."""
     if row.autocast:

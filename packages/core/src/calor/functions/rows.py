@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, TypeVar
 
-from calor.functions.operands import pair, several, single
+from calor.errors import DTypeError
+from calor.functions.operands import any_complex, as_tensor, pair, several, single
 from calor.graph.op import Autocast, Check, Op, Promotion, Rule
 from calor.ops.base import op
 from calor.ops.composites import like, wide
@@ -42,6 +43,7 @@ def elementwise(
     package: str = "",
     since: str = "0.1",
     autocast: Autocast = "",
+    of_complex: Callable[..., Any] | None = None,
 ) -> Callable[[F], F]:
     """Declare an elementwise op with the name, signature and docstring of the decorated function.
 
@@ -77,6 +79,10 @@ def elementwise(
         The first release with the op.
     autocast : {"", "low", "float32"}, optional
         What `calor.autocast` does with floating operands, as for `Op`. By default nothing.
+    of_complex : callable, optional
+        The function in other functions where an operand is complex and the rule takes real ones
+        alone: its operands, as tensors, to a tensor. By default complex ones are what the rule
+        says.
 
     Returns
     -------
@@ -106,12 +112,28 @@ def elementwise(
         )
         count = function.__code__.co_argcount
         assert 1 <= count <= len(_CALLS), f"{row.name} has {count} parameters, not 1 to 3"
-        made = wraps(function)(_CALLS[count - 1](row))
+        call = _CALLS[count - 1](row)
+        made = wraps(function)(call if of_complex is None else _either(call, of_complex))
         if method:
             METHODS[function.__name__] = made
         return made  # type: ignore[return-value]
 
     return declare
+
+
+def _either(call: Callable[..., Any], of_complex: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function that takes another way where an operand is complex."""
+
+    def either(*operands: Any) -> Any:
+        # The rule refuses complex operands; all others pay nothing for the question.
+        try:
+            return call(*operands)
+        except DTypeError:
+            if not any_complex(*operands):
+                raise
+        return of_complex(*map(as_tensor, operands))
+
+    return either
 
 
 def _float32_for_halves(x: Any) -> Any:

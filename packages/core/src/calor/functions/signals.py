@@ -25,6 +25,11 @@ _SINC_SLOPE = tuple(
 )
 
 
+def _complex_sinc(x: Any) -> Any:
+    turned = e.where(e.equal(x, fill(x, 0)), fill(x, 1), x * math.pi)
+    return e.where(e.equal(x, fill(x, 0)), fill(x, 1), e.sin(turned) / turned)
+
+
 @elementwise(
     rules.real_floats,
     lambda x: 1 / e.sqrt(x),
@@ -34,6 +39,7 @@ _SINC_SLOPE = tuple(
     checks=(Check(((0.25, 4),), 2),),
     method=True,
     autocast="float32",
+    of_complex=lambda x: 1 / e.sqrt(x),
 )
 def rsqrt(x: Operand, /) -> Tensor:
     """Return 1 / √x.
@@ -41,18 +47,19 @@ def rsqrt(x: Operand, /) -> Tensor:
     Parameters
     ----------
     x : Tensor, ndarray or number
-        Any shape; any real dtype. Integers and booleans are computed in the default floating dtype.
+        Any shape; any dtype except float8. Integers and booleans are computed in the default
+        floating dtype.
 
     Returns
     -------
     Tensor
-        The shape of ``x``; its dtype if that is floating, else float32. inf at 0, NaN for negative
-        numbers.
+        The shape of ``x``; its dtype if that is floating or complex, else float32. inf at 0, NaN
+        for negative numbers.
 
     Raises
     ------
     DTypeError
-        If ``x`` is complex or float8.
+        If ``x`` is float8.
 
     Examples
     --------
@@ -186,6 +193,7 @@ def _lerp(a: Any, b: Any, weight: Any) -> Any:
         ),
     ),
     method=True,
+    of_complex=lambda x1, x2, weight: x1 + (x2 - x1) * weight,
 )
 def lerp(x1: Operand, x2: Operand, weight: Operand, /) -> Tensor:
     """Return x1 + weight · (x2 − x1), the linear interpolation between x1 and x2.
@@ -193,8 +201,8 @@ def lerp(x1: Operand, x2: Operand, weight: Operand, /) -> Tensor:
     Parameters
     ----------
     x1, x2 : Tensor, ndarray or number
-        Start and end, of shapes that broadcast; any real dtype. Integers are computed in the
-        default floating dtype.
+        Start and end, of shapes that broadcast; any dtype except float8. Integers are computed in
+        the default floating dtype.
     weight : Tensor, ndarray or number
         Where between them: 0 gives x1 and 1 gives x2, exactly.
 
@@ -206,7 +214,7 @@ def lerp(x1: Operand, x2: Operand, weight: Operand, /) -> Tensor:
     Raises
     ------
     DTypeError
-        If an operand is complex or float8.
+        If an operand is float8.
     ShapeError
         If the shapes do not broadcast.
 
@@ -250,6 +258,7 @@ def _sinc_slope(y: Any, x: Any) -> Any:
     saves=("0y",),
     checks=(Check(((-3, 3),)), Check(((-0.2, 0.2),), name="near-0")),
     method=True,
+    of_complex=_complex_sinc,
 )
 def sinc(x: Operand, /) -> Tensor:
     """Return sin(πx) / (πx), the normalised sinc function.
@@ -257,18 +266,19 @@ def sinc(x: Operand, /) -> Tensor:
     Parameters
     ----------
     x : Tensor, ndarray or number
-        Any shape; any real dtype. Integers and booleans are computed in the default floating dtype.
+        Any shape; any dtype except float8. Integers and booleans are computed in the default
+        floating dtype.
 
     Returns
     -------
     Tensor
-        The shape of ``x``; its dtype if that is floating, else float32. 1 at 0 and exactly 0 at all
-        other integers.
+        The shape of ``x``; its dtype if that is floating or complex, else float32. 1 at 0 and
+        exactly 0 at all other integers.
 
     Raises
     ------
     DTypeError
-        If ``x`` is complex or float8.
+        If ``x`` is float8.
 
     Examples
     --------

@@ -217,7 +217,7 @@ def logsumexp(x: Operand, /, axis: Axis = None, *, keepdims: bool = False) -> Te
     ShapeError
         If an axis is named twice.
     DTypeError
-        If ``x`` is complex.
+        If ``x`` is float8.
 
     Examples
     --------
@@ -233,7 +233,8 @@ def logsumexp(x: Operand, /, axis: Axis = None, *, keepdims: bool = False) -> Te
         return single(e.log, total)
     # The largest element only keeps exp in range: the result does not depend on it, so no gradient
     # goes through it. Where it is infinite it would give inf − inf, so it is left out there.
-    top = kept(r.max(x.detach(), axes=axes), x, axes, True)
+    parts = real(x) if x.dtype.is_complex else x
+    top = kept(r.max(parts.detach(), axes=axes), x, axes, True)
     top = select(single(e.isfinite, top), top, 0)
     powers = single(e.exp, pair(e.sub, x, top))
     total = single(e.log, kept(r.sum(powers, axes=axes, dtype=x.dtype), x, axes, True))

@@ -5,7 +5,10 @@ Integers and booleans are computed in the default floating dtype.
 
 from __future__ import annotations
 
-from calor.functions.operands import pair, single
+import math
+
+from calor.errors import DTypeError
+from calor.functions.operands import any_complex, as_tensor, pair, select, single, together
 from calor.ops import elementwise as e
 from calor.tensor.tensor import Operand, Tensor
 
@@ -79,17 +82,17 @@ def exp2(x: Operand, /) -> Tensor:
     Parameters
     ----------
     x : Tensor, ndarray or number
-        Any shape, any real dtype. Integers and bool are computed in float32.
+        Any shape, any dtype except float8. Integers and bool are computed in float32.
 
     Returns
     -------
     Tensor
-        The shape of ``x``; its dtype if that is floating, else float32.
+        The shape of ``x``; its dtype if that is floating or complex, else float32.
 
     Raises
     ------
     DTypeError
-        If ``x`` is complex or float8, or no tensor, array or number.
+        If ``x`` is float8, or no tensor, array or number.
 
     Examples
     --------
@@ -97,7 +100,12 @@ def exp2(x: Operand, /) -> Tensor:
     >>> calor.exp2(calor.asarray([3.0, -1.0])).tolist()
     [8.0, 0.5]
     """
-    return single(e.exp2, x)
+    try:
+        return single(e.exp2, x)
+    except DTypeError:
+        if not any_complex(x):
+            raise
+    return single(e.exp, pair(e.mul, as_tensor(x), math.log(2)))
 
 
 def expm1(x: Operand, /) -> Tensor:
@@ -265,7 +273,7 @@ def logaddexp(x1: Operand, x2: Operand, /) -> Tensor:
     Parameters
     ----------
     x1 : Tensor, ndarray or number
-        Any shape, any real dtype. Integers and bool are computed in float32.
+        Any shape, any dtype except float8. Integers and bool are computed in float32.
     x2 : Tensor, ndarray or number
         Broadcast against ``x1``.
 
@@ -279,7 +287,7 @@ def logaddexp(x1: Operand, x2: Operand, /) -> Tensor:
     ShapeError
         If the shapes do not broadcast.
     DTypeError
-        If there is no common dtype, or it is complex or float8.
+        If there is no common dtype, or it is float8.
     OverflowError
         If a Python integer does not fit the integer dtype of the other operand.
 
@@ -293,4 +301,17 @@ def logaddexp(x1: Operand, x2: Operand, /) -> Tensor:
     >>> calor.logaddexp(calor.asarray([0.0]), -calor.inf).tolist()
     [0.0]
     """
-    return pair(e.logaddexp, x1, x2)
+    try:
+        return pair(e.logaddexp, x1, x2)
+    except DTypeError:
+        if not any_complex(x1, x2):
+            raise
+    return _complex_logaddexp(*together((x1, x2), "logaddexp"))
+
+
+def _complex_logaddexp(x1: Tensor, x2: Tensor) -> Tensor:
+    """Return log(exp(x1) + exp(x2)), both divided by the larger magnitude first."""
+    top = pair(e.maximum, single(e.real, x1), single(e.real, x2))
+    top = select(single(e.isfinite, top), top, 0)
+    total = pair(e.add, *(single(e.exp, pair(e.sub, x, top)) for x in (x1, x2)))
+    return pair(e.add, single(e.log, total), top)

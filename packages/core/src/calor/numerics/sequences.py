@@ -7,18 +7,15 @@ from typing import NamedTuple
 from calor import dtypes
 from calor.errors import ShapeError
 from calor.functions.arguments import one_axis
-from calor.functions.complex_parts import real
 from calor.functions.creation import full
 from calor.functions.indexing import take
 from calor.functions.joining import concat
-from calor.functions.logic import isinf
 from calor.functions.manipulation import moveaxis, reshape
 from calor.functions.operands import as_tensor
 from calor.functions.reductions import any as any_of
 from calor.functions.reductions import cumulative_sum
-from calor.functions.searching import flat_nonzero, where
-from calor.functions.transcendental import exp, log, logaddexp
-from calor.numerics.complex_numbers import complex
+from calor.functions.searching import flat_nonzero
+from calor.functions.transcendental import logaddexp
 from calor.tensor.tensor import Operand, Tensor
 
 
@@ -126,18 +123,7 @@ def cumulative_logsumexp(x: Operand, /, *, axis: int | None = None) -> Tensor:
     made = moveaxis(line, along, -1)
     size, step = made.shape[-1], 1
     while step < size:
-        added = _logaddexp(made[..., step:], made[..., : size - step])
+        added = logaddexp(made[..., step:], made[..., : size - step])
         made = concat((made[..., :step], added), axis=-1)
         step *= 2
     return reshape(moveaxis(made, -1, along), x.shape).astype(kind)
-
-
-def _logaddexp(a: Tensor, b: Tensor) -> Tensor:
-    if not a.dtype.is_complex:
-        return logaddexp(a, b)
-    first = real(a) >= real(b)
-    high, low = where(first, a, b), where(first, b, a)
-    by = real(high)
-    by = where(isinf(by), 0.0, by)
-    shift = complex(by, by * 0)
-    return log(exp(high - shift) + exp(low - shift)) + shift
