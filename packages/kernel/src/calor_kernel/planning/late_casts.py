@@ -81,11 +81,14 @@ class _Search:
 
     def is_shared(self, node: Node) -> bool:
         """Return whether a node converts a half type, and several nodes alone read the result."""
-        if node.op.name != "cast" or node.outputs[0] in self.kept:
+        if node.op.name != "cast" or node.outputs[0] in self.kept or not self._widens(node):
             return False
+        return len(self.readers.get(node.outputs[0], ())) > 1
+
+    def _widens(self, node: Node) -> bool:
+        """Return whether a cast is that of a half type to a wider type."""
         specs = self.graph.specs
-        widens = specs[node.inputs[0]].dtype.itemsize == 2 < specs[node.outputs[0]].dtype.itemsize
-        return widens and len(self.readers.get(node.outputs[0], ())) > 1
+        return specs[node.inputs[0]].dtype.itemsize == 2 < specs[node.outputs[0]].dtype.itemsize
 
     def found(self) -> set[int]:
         """Return the results of the casts, and of the movements behind which they are moved."""
@@ -93,7 +96,7 @@ class _Search:
         for node in self.graph.nodes:
             if node.op.name in _SPREADING and node.inputs[0] in given:
                 given.update(node.outputs)
-            elif node.op.name == "cast" and node.inputs[0] in given:
+            elif node.op.name == "cast" and node.inputs[0] in given and self._widens(node):
                 made |= self._spread(node.outputs[0])
         return made
 
