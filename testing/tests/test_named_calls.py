@@ -46,6 +46,7 @@ def _exists(name: str) -> bool:
         except AttributeError:
             try:
                 thing = importlib.import_module(path)
-            except ImportError:
-                return False
+            except ImportError as error:
+                # A module may need a package that is not installed.
+                return error.name is not None and not path.startswith(error.name)
     return True
