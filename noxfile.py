@@ -52,6 +52,11 @@ WHOLE = [*PARALLEL, "--every-kernel"]
 THIRD_PARTY = "integration-tests/third_party"
 # Devices that imitate GPUs, and that only the checks here install.
 HOST_SHIM = "./integration-tests/host_shim"
+# What runs where Python has no global lock: it needs nothing but NumPy.
+FREE_THREADED = frozenset((
+    "calor", "calor-conformance", "calor-distributed", "calor-linalg", "calor-nn", "calor-special",
+    "calor-train",
+))  # fmt: skip
 TOOLS = ["benchmarks", "testing", "tools", "noxfile.py", "conftest.py"]
 DIST = ROOT / "dist"
 # Isolated builds install their backend from what the shared environment was made of.
@@ -348,6 +353,24 @@ def docs(session: nox.Session) -> None:
     run(session, python, "-m", "pytest", *PARALLEL, "--doctest-modules", *packages)
     pages = ("-p", "markdown_examples", "docs", "README.md", *readmes)
     run(session, python, "-m", "pytest", *PARALLEL, *pages)
+
+
+@nox.session(python=["3.12", "3.13", "3.14"])
+def interpreters(session: nox.Session) -> None:
+    """Do the tests pass on the other versions of Python? `nox -s interpreters-3.13`"""
+    install_projects(session, *group("test"))
+    session.run("pytest", *PARALLEL, *map(str, PROJECTS), *session.posargs)
+
+
+@nox.session(python=["3.13t", "3.14t"])
+def free_threaded(session: nox.Session) -> None:
+    """Do the tests of what needs no compiler pass without the global lock?"""
+    # llvmlite, onnx and the drivers have no builds for it.
+    projects = [project for project in PROJECTS if name_of(project) in FREE_THREADED]
+    editable = [part for project in projects for part in ("-e", f"./{project}")]
+    session.install(*editable, "pytest>=9.0", "pytest-xdist>=3.6", "hypothesis>=6.100")
+    session.env["PYTHON_GIL"] = "0"
+    session.run("pytest", *PARALLEL, *map(str, projects), *session.posargs)
 
 
 @nox.session

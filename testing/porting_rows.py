@@ -172,7 +172,6 @@ EXAMPLES: dict[str, Example] = {
         "F.repeat_interleave(x, repeats)", "np.repeat(x, repeats)", {"x": X[0], "repeats": 2}
     ),
     "narrow": Example("F.narrow(x, 0, start, length)", "x[1:2]", {"start": 1, "length": 1}),
-    "select": Example("F.select(x, 0, index)", "x[index]", {"index": 1}),
     "put_along_axis": Example("scattered(x, indices, values)", given=SPREAD),
     "masked_select": Example("F.masked_select(x, mask)", "x[mask]"),
     "masked_fill": Example("F.masked_fill(x, mask, value)", "np.where(mask, value, x)"),

@@ -112,7 +112,6 @@ NAMES: Final = (
     Row("take_along_dim", "calor.take_along_axis(x, indices, axis=0)", "t"),
     Row("repeat_interleave", "calor.repeat(x, repeats)", "t"),
     Row("narrow", "x[start : start + length]", "t"),
-    Row("select", "x[index]", "t"),
     Row("put_along_axis", "calor.scatter_along_axis(x, indices, values, axis=0)", "nj"),
     Row("masked_select", "x[mask]", "t"),
     Row("masked_fill", "calor.where(mask, value, x)", "t"),

@@ -138,7 +138,7 @@ def graph_of(model: Model, given: Mapping[str, Any]) -> Any:
 
     Returns
     -------
-    calor.Graph
+    calor.graph.graph.Graph
         The graph; ``graph.draw(path)`` draws it.
     """
     known = {info.name: info for info in model.graph.inputs}

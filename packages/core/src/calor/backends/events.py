@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+
+from calor.errors import UnsupportedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,3 +51,48 @@ class Event:
 
 
 Listener = Callable[[Sequence[Event]], None]
+
+
+class Watched:
+    """What of a backend tells profiles about its work."""
+
+    def device_name(self, index: int) -> str:
+        """Return the name by which users ask for a device.
+
+        Parameters
+        ----------
+        index : int
+            The device.
+
+        Returns
+        -------
+        str
+            The name.
+        """
+        raise NotImplementedError
+
+    def profiling(self, index: int, listener: Listener) -> AbstractContextManager[None]:
+        """Return a context in which a device reports each piece of work with its time.
+
+        Parameters
+        ----------
+        index : int
+            The device.
+        listener : callable
+            Called with the events of each piece of work, once it is done. Their ``start`` is the
+            host's ``time.perf_counter``.
+
+        Returns
+        -------
+        context manager
+            The context.
+
+        Raises
+        ------
+        UnsupportedError
+            By default: the device cannot tell times.
+        """
+        raise UnsupportedError(
+            f"{self.device_name(index)} does not tell the times of its work; calor.timeit measures "
+            f"whole functions"
+        )

@@ -28,7 +28,7 @@ from calor.backends.capabilities import (
     impossible,
     partial,
 )
-from calor.backends.events import Listener
+from calor.backends.events import Watched
 from calor.backends.tuned import Tuned
 from calor.errors import MemoryLimitError, UnsupportedError
 from calor.graph.graph import Graph
@@ -92,7 +92,7 @@ class Claim:
     reasons: Mapping[int, str] = field(default_factory=dict)
 
 
-class Backend(ABC):
+class Backend(Watched, ABC):
     """One kind of device. The ``index`` of its methods tells its devices apart, from 0."""
 
     name: str
@@ -308,33 +308,7 @@ class Backend(ABC):
             If something submitted failed.
         """
 
-    def profiling(self, index: int, listener: Listener) -> AbstractContextManager[None]:
-        """Return a context in which a device reports each piece of work with its time.
-
-        Parameters
-        ----------
-        index : int
-            The device.
-        listener : callable
-            Called with the events of each piece of work, once it is done. Their ``start`` is the
-            host's ``time.perf_counter``.
-
-        Returns
-        -------
-        context manager
-            The context.
-
-        Raises
-        ------
-        UnsupportedError
-            By default: the device cannot tell times.
-        """
-        raise UnsupportedError(
-            f"{self.device_name(index)} does not tell the times of its work; calor.timeit measures "
-            f"whole functions"
-        )
-
-    def verify(self, index: int, buffers: Sequence[Any]) -> None:  # noqa: B027 - most devices wait
+    def verify(self, index: int, buffers: Sequence[Any]) -> None:
         """Raise the error of a run that has not made the contents of a buffer, after a wait for it.
 
         A device that reports failures only when a result is read overrides it.
@@ -617,5 +591,5 @@ class Backend(ABC):
         """
         raise UnsupportedError(f"backend {self.name!r} cannot load executables")
 
-    def close(self) -> None:  # noqa: B027 - most backends hold nothing that needs closing
+    def close(self) -> None:
         """Free everything. The backend is not used afterwards."""

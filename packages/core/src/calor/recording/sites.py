@@ -21,7 +21,6 @@ _frame = sys._getframe
 # Calor's own files that were met, and the frames around other functions.
 _own: Final[set[str]] = set()
 _AROUND: Final = frozenset(("explained.<locals>.call", "in_float32.<locals>.call"))
-_ENTRY: Final = "Hooked.__call__"
 # Methods that users write as something else.
 _READABLE: Final = {"__getitem__": "x[...]", "__setitem__": "x[...] = y"}
 # Errors within them carry their name on some devices.
@@ -66,11 +65,10 @@ class Site(NamedTuple):
         """What the user called; a module by its class, a method of tensors without its theme."""
         if self.entry is None:
             return None
-        name = self.entry.co_qualname
-        if name == _ENTRY:
+        kind, _, method = self.entry.co_qualname.rpartition(".")
+        if method == "__call__":
             held = _alive(self.modules)
             return type(held[-1]).__qualname__ if held else None
-        kind, _, method = name.rpartition(".")
         return _READABLE.get(method) or (f"x.{method}()" if kind else f"{method}()")
 
     @property

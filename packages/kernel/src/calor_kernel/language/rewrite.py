@@ -65,6 +65,9 @@ def rewrite(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function with its syntax tree rewritten; KernelSyntaxError, KernelSourceError."""
     code = function.__code__
     try:
+        if code.co_filename == "<string>":
+            # Python 3.13 finds a text under this name: the program of ``python -c``.
+            raise OSError("it was made by exec")
         lines, first = inspect.getsourcelines(function)
     except (OSError, TypeError) as error:
         raise KernelSourceError(

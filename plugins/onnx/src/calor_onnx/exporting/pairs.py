@@ -27,7 +27,7 @@ def parts(w: Writer, name: str) -> Pair:
         if array is None:
             raise Refused(
                 "ONNX Runtime takes no complex inputs; pass the parts, and join them with "
-                "calor.join or re + 1j * im"
+                "calor.complex(re, im)"
             )
         pairs[name] = (
             w.constant(array.real, name=f"{name}_re"),
