@@ -99,9 +99,12 @@ def _attention(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_
 def _interpolate(input: Any, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
                  align_corners: Any = None, recompute_scale_factor: Any = None,
                  antialias: bool = False) -> Any:  # fmt: skip
-    factors = scale_factor if isinstance(scale_factor, (list, tuple)) else (scale_factor,)
-    if size is None and not recompute_scale_factor and any(f != int(f) for f in factors):
-        raise Unusable("coordinates are by sizes, as PyTorch's with recompute_scale_factor=True")
+    if size is None and recompute_scale_factor:
+        spatial = input.shape[2:]
+        each = scale_factor if isinstance(scale_factor, (list, tuple)) else (scale_factor,)
+        each = each if len(each) > 1 else each * len(spatial)
+        size = tuple(math.floor(n * f) for n, f in zip(spatial, each, strict=True))
+        scale_factor = None
     return nn.interpolate(
         input, tuple(size) if isinstance(size, list) else size,
         tuple(scale_factor) if isinstance(scale_factor, list) else scale_factor, mode,
