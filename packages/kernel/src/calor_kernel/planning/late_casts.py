@@ -88,7 +88,8 @@ class _Search:
     def _widens(self, node: Node) -> bool:
         """Return whether a cast is that of a half type to a wider type."""
         specs = self.graph.specs
-        return specs[node.inputs[0]].dtype.itemsize == 2 < specs[node.outputs[0]].dtype.itemsize
+        narrow, wide = specs[node.inputs[0]].dtype, specs[node.outputs[0]].dtype
+        return bool(narrow.itemsize == 2 < wide.itemsize)
 
     def found(self) -> set[int]:
         """Return the results of the casts, and of the movements behind which they are moved."""
