@@ -28,6 +28,7 @@ SUITE = ("packages/conformance", "plugins/distributed", "plugins/linalg")
 OURS = [ROOT / path for path in ("packages/core", "packages/kernel", *SUITE)]
 # Device, profile, and the tiers that its project claims.
 CLAIMS = [
+    ("abacus", "complete", ("basic", "full", "dtypes", "compiled", "training")),
     ("slate", "complete", ("basic", "full", "dtypes", "compiled", "training")),
     ("tensorbox", "inference-f16", ("basic", "full", "dtypes", "compiled")),
     ("tensorbox", "inference-int8", ("basic", "full", "dtypes", "compiled")),
@@ -146,7 +147,7 @@ def test_an_entry_module_imports_nothing_heavy(project: Path) -> None:
     assert set(imports_of(plugin)) <= {"typing", "calor.plugins"}
 
 
-@pytest.mark.parametrize("name", ["calor-slate", "calor-thimble"])
+@pytest.mark.parametrize("name", ["calor-abacus", "calor-slate", "calor-thimble"])
 def test_a_simple_device_is_200_lines(name: str) -> None:
     files = sorted((HERE / name / "src").rglob("*.py"))
     assert sum(len(path.read_text("utf-8").splitlines()) for path in files) <= 200

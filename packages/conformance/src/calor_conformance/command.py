@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shlex
 import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from calor.plugins.discovery import get_device
 
 from . import markdown, parallel, report, running, suite, verify
 from .checks.base import TIERS
+from .collecting import quick_collections
 from .outcomes import Result
 from .selection import PROFILES, Selection, selection
 
@@ -123,7 +126,12 @@ def _parser() -> argparse.ArgumentParser:
     add_selection(parser)
     add("--json", type=Path, metavar="FILE", help="write the report as data")
     add("--markdown", type=Path, metavar="FILE", help="write the report as a page")
-    add("--seed", type=int, default=0, help="seed of the operands (default: %(default)s)")
+    add("--seed", type=int, help="seed of the operands (default: 0; of --deep: a new one)")
+    add("--deep", type=float, metavar="SECONDS",
+        help="instead search crossings of lengths, attributes and dtypes for so long")  # fmt: skip
+    add("--timeout", type=float, default=300.0, metavar="SECONDS",
+        help="a check that takes longer hangs, which is a failure; 0 for no limit "
+        "(default: %(default)s)")  # fmt: skip
     add("--pack", type=int, default=running.PACK,
         help="number of rows that share one graph, 1 for none (default: %(default)s)")  # fmt: skip
     add("--budget", type=float, metavar="SECONDS", help="start no check after this time")
@@ -143,6 +151,9 @@ def _run(given: Sequence[str]) -> int:
         print("\n".join(c.name for c in asked))
         return 0
     start = time.monotonic()
+    if options.deep is not None:
+        return _deep(options, chosen)
+    options.seed = options.seed or 0
     if options.jobs > 1:
         made = parallel.run(_shared(given), options.jobs, chosen.shard)
         made["seconds"] = round(time.monotonic() - start, 1)
@@ -151,16 +162,56 @@ def _run(given: Sequence[str]) -> int:
     else:
         device = get_device(options.device)
         how = running.Options(
-            options.seed, options.pack, options.budget, options.resume, options.strict
-        )
-        progress = _Progress(len(asked), options.quiet)
-        results = list(running.run(device, asked, how, progress))
-        progress.end()
-        made = report.build(
-            device, chosen, results, seed=options.seed, command=_command(given),
-            seconds=time.monotonic() - start,
+            options.seed, options.pack, options.budget, options.resume, options.strict,
+            options.timeout or None,
         )  # fmt: skip
+        progress = _Progress(len(asked), options.quiet)
+        results: list[Result] = []
+
+        def built() -> dict[str, Any]:
+            return report.build(
+                device, chosen, results, seed=options.seed, command=_command(given),
+                seconds=time.monotonic() - start,
+            )  # fmt: skip
+
+        def stuck(result: Result) -> None:
+            there = {r.name for r in results} | {result.name}
+            why = f"the run ended at {result.name}, which hangs"
+            results.append(result)
+            results.extend(Result(c.name, "not_run", why) for c in asked if c.name not in there)
+            progress.end()
+            _finish(built(), options)
+            sys.stdout.flush()
+
+        with quick_collections():
+            for result in running.run(device, asked, how, progress, stuck):
+                results.append(result)
+        progress.end()
+        made = built()
     return _finish(made, options)
+
+
+def _deep(options: argparse.Namespace, chosen: Selection) -> int:
+    from . import deep
+
+    seed = options.seed if options.seed is not None else int.from_bytes(os.urandom(4), "little")
+    print(f"deep search of {options.device} for {options.deep:g} s, seed {seed}", flush=True)
+    start = time.monotonic()
+
+    def tell(result: Result) -> None:
+        print(f"\nFAILED {result.name}\n{result.detail}", flush=True)
+
+    with quick_collections():
+        found = deep.search(
+            get_device(options.device), options.deep, seed, chosen=chosen, strict=options.strict,
+            timeout=options.timeout or None, tell=tell,
+        )  # fmt: skip
+    print(deep.told(found, time.monotonic() - start, seed))
+    if options.json is not None:
+        rows = [asdict(result) for result in found]
+        text = json.dumps({"device": options.device, "seed": seed, "deep": rows}, indent=1)
+        options.json.write_text(text + "\n", "utf-8")
+    return 1 if any(r.outcome == "failed" for r in found) else 0
 
 
 def _finish(made: dict[str, Any], options: argparse.Namespace) -> int:

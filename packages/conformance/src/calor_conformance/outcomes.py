@@ -15,6 +15,7 @@ from calor.local import local
 from calor.recording.trace import flush_all
 
 from .checks.base import Check, Place
+from .watchdog import UNWATCHED, Watchdog
 
 # ``not_run``: the check was beyond the time budget.
 Outcome = Literal["passed", "failed", "impossible", "not_yet", "not_run"]
@@ -86,7 +87,7 @@ def _skipped(check: Check, what: str, state: State) -> Result:
     return Result(check.name, level, f"{what} is {state}")
 
 
-def run(check: Check, place: Place) -> Result:
+def run(check: Check, place: Place, watchdog: Watchdog = UNWATCHED) -> Result:
     """Run one check on a device.
 
     Parameters
@@ -95,6 +96,8 @@ def run(check: Check, place: Place) -> Result:
         The check.
     place : Place
         The device and the seed.
+    watchdog : Watchdog, default UNWATCHED
+        Limits the time of the check.
 
     Returns
     -------
@@ -105,26 +108,36 @@ def run(check: Check, place: Place) -> Result:
     if excuse is not None:
         return excuse
     start = time.perf_counter()
-    outcome, detail = _asked(check, place)
+    outcome, detail = _asked(check, place, watchdog)
     return Result(check.name, outcome, detail, time.perf_counter() - start)
 
 
-def _asked(check: Check, place: Place) -> tuple[Outcome, str]:
+def _asked(check: Check, place: Place, watchdog: Watchdog) -> tuple[Outcome, str]:
     try:
         with calor.device(place.device):
             try:
-                check.run(place)
+                with watchdog.watched(check.name):
+                    check.run(place)
             finally:
                 clear()
     except UnsupportedError as error:
         return _refused(check, place, error)
     except (AssertionError, CalorError) as error:
+        if watchdog.fired:
+            return "failed", _hung(check, error)
         return "failed", _told(check, place, error)
     except Exception as error:
+        if watchdog.fired:
+            return "failed", _hung(check, error)
         # Any other error of a backend breaks the contract of typed errors.
         last = traceback.format_exception(error)[-4:]
         return "failed", _told(check, place, error) + "\n" + "".join(last)
     return "passed", ""
+
+
+def _hung(check: Check, error: Exception) -> str:
+    """Return what is told of a check that got an alarm; a smaller case might hang once more."""
+    return f"{error}\nContract: {check.contract}."
 
 
 def clear() -> None:

@@ -16,6 +16,7 @@ from calor.errors import CalorError
 from . import outcomes
 from .checks.base import Check, Place
 from .outcomes import Result
+from .watchdog import UNWATCHED, Watchdog
 
 
 def packs(checks: Iterable[Check], size: int) -> Iterator[list[Check]]:
@@ -33,10 +34,10 @@ def packs(checks: Iterable[Check], size: int) -> Iterator[list[Check]]:
         yield pack
 
 
-def run(pack: list[Check], place: Place) -> list[Result]:
+def run(pack: list[Check], place: Place, watchdog: Watchdog = UNWATCHED) -> list[Result]:
     """Run the checks of a pack together; excused and failing ones alone."""
     if len(pack) == 1:
-        return [outcomes.run(pack[0], place)]
+        return [outcomes.run(pack[0], place, watchdog)]
     made: dict[str, Result] = {}
     for check in pack:
         excuse = outcomes.excused(check, place.plain.info)
@@ -44,32 +45,33 @@ def run(pack: list[Check], place: Place) -> list[Result]:
             made[check.name] = excuse
     asked = [c for c in pack if c.name not in made]
     start = time.perf_counter()
-    wrong = _together(asked, place)
+    wrong = _together(asked, place, watchdog)
     each = (time.perf_counter() - start) / max(1, len(asked))
     for check in asked:
         told = wrong.get(check.name)
         made[check.name] = (
             Result(check.name, "passed", seconds=each)
             if told is None
-            else _alone(check, place, told)
+            else _alone(check, place, told, watchdog)
         )
     return [made[c.name] for c in pack]
 
 
-def _alone(check: Check, place: Place, told: str) -> Result:
-    result = outcomes.run(check, place)
+def _alone(check: Check, place: Place, told: str, watchdog: Watchdog) -> Result:
+    result = outcomes.run(check, place, watchdog)
     if result.outcome == "passed" and told:
         return Result(check.name, "failed", f"it passes alone and fails in a larger graph: {told}")
     return result
 
 
-def _together(asked: list[Check], place: Place) -> dict[str, str]:
+def _together(asked: list[Check], place: Place, watchdog: Watchdog) -> dict[str, str]:
     """Return failures by name; all with an empty text if the whole pack failed."""
     with calor.device(place.device):
         try:
-            recorded = [(c, list(c.steps.record(place))) for c in asked if c.steps is not None]
-            calor.eval([tensors for _, tensors in recorded])
-            return _judged(recorded, place)
+            with watchdog.watched(asked[0].name if asked else "", max(1, len(asked))):
+                recorded = [(c, list(c.steps.record(place))) for c in asked if c.steps is not None]
+                calor.eval([tensors for _, tensors in recorded])
+                return _judged(recorded, place)
         except Exception:
             # For any error of a backend: each check reports its own when it runs alone.
             return dict.fromkeys((c.name for c in asked), "")

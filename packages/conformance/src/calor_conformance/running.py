@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from calor.backends.device import Device
@@ -15,6 +16,7 @@ from . import packing, suite
 from .checks.base import Check, Place
 from .checks.protocol import strict_of
 from .outcomes import Result
+from .watchdog import Watchdog
 
 PACK = 64
 
@@ -35,6 +37,9 @@ class Options:
         File of results, from which an interrupted run continues.
     strict : bool, default False
         Run every check behind the proxy that checks the protocol.
+    timeout : float, default None
+        Limit of a check in seconds; one that takes longer hangs, which is a failure. None is no
+        limit.
     """
 
     seed: int = 0
@@ -42,6 +47,7 @@ class Options:
     budget: float | None = None
     log: Path | None = None
     strict: bool = False
+    timeout: float | None = None
 
 
 def run(
@@ -49,6 +55,7 @@ def run(
     checks: Iterable[Check],
     options: Options = Options(),
     tell: Callable[[Result], None] = lambda _: None,
+    stuck: Callable[[Result], None] | None = None,
 ) -> Iterator[Result]:
     """Run checks on a device and yield their results.
 
@@ -62,6 +69,9 @@ def run(
         Options of the run.
     tell : callable, optional
         Called with each new result, not with those from the log.
+    stuck : callable, default None
+        Called with the result of a check that hangs and cannot be interrupted, before the process
+        ends. None lets it hang.
 
     Yields
     ------
@@ -79,14 +89,23 @@ def run(
     yield from log.known(asked)
     left = [c for c in asked if c.name not in log.results]
     end = None if options.budget is None else time.monotonic() + options.budget
-    for pack in packing.packs(left, options.pack):
-        if end is not None and time.monotonic() > end:
-            yield from (Result(c.name, "not_run", "beyond the time budget") for c in pack)
-            continue
-        for result in packing.run(pack, place):
-            log.add(result)
-            tell(result)
-            yield result
+    watchdog = Watchdog(options.timeout, None if stuck is None else partial(_stuck, log, stuck))
+    with watchdog.running():
+        for pack in packing.packs(left, options.pack):
+            if end is not None and time.monotonic() > end:
+                yield from (Result(c.name, "not_run", "beyond the time budget") for c in pack)
+                continue
+            for result in packing.run(pack, place, watchdog):
+                log.add(result)
+                tell(result)
+                yield result
+
+
+def _stuck(log: _Log, stuck: Callable[[Result], None], name: str) -> None:
+    result = Result(name, "failed", "it hangs, and the call of the device hears no interrupt")
+    # The next run with this log goes on behind it.
+    log.add(result)
+    stuck(result)
 
 
 class _Log:

@@ -29,6 +29,9 @@ CONTRACTS = (
     "errors", "features", "graphs", "history", "memory", "random", "sizes", "state", "threads",
     "transfers",
 )  # fmt: skip
+# Contracts of seconds, which run on the backends that they have to catch.
+LONG = ("memory/process_*", "*_of_any_size*", "history/kept_weights_change",
+        "history/same_memory_other_numbers")  # fmt: skip
 # Kinds that no fault runs for its ops, because a search may not find the fault again.
 SEARCHES = ("properties",)
 
@@ -62,7 +65,12 @@ def asked(fault: Fault) -> list[Check]:
     tails = {pattern.rpartition("/")[2] for pattern in fault.caught_by}
     dtypes = [None, *([d for d in ALL if d.name in tails] or ALL)]
     about = [c for op in fault.ops for c in _by_op()[op] if c.dtype in dtypes]
-    return [*(c for c in _by_op()[""] if c.kind in CONTRACTS), *about]
+    return [*(c for c in _by_op()[""] if c.kind in CONTRACTS and _is_asked(c, fault)), *about]
+
+
+def _is_asked(check: Check, fault: Fault) -> bool:
+    long = any(_fits(check.name, p) for p in LONG)
+    return not long or any(_fits(check.name, p) for p in fault.caught_by)
 
 
 @cache

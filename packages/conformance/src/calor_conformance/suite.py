@@ -10,8 +10,10 @@ from functools import cache
 from pathlib import Path
 
 from .checks import (
+    beyond_thresholds,
     collectives,
     composites,
+    crossings,
     declarations,
     errors,
     features,
@@ -23,11 +25,13 @@ from .checks import (
     memory,
     modes,
     points,
+    process_memory,
     properties,
     protocol,
     random_bits,
     sizes,
     state,
+    thread_work,
     threads,
     transfers,
     values,
@@ -78,6 +82,9 @@ _CONTRACTS = (
     history,
     sizes,
     threads,
+    thread_work,
+    beyond_thresholds,
+    process_memory,
     collectives,
 )
 
@@ -91,6 +98,7 @@ def _contracts() -> Iterator[Check]:
     yield from protocol.protocol(CASES)
     yield from properties.elementwise(CASES)
     yield from properties.searches()
+    yield from crossings.crossings()
 
 
 def _narrow() -> Iterator[Check]:

@@ -15,7 +15,7 @@ from calor.errors import OutOfMemoryError
 from calor.transforms.state import Stateful
 
 from ..collecting import quick_collections
-from .base import Place, compiled, plain_array
+from .base import Place, compiled, plain_array, plain_type
 from .contract import Contracts
 from .errors import raised
 
@@ -62,11 +62,17 @@ def at_the_peak(place: Place) -> Iterator[None]:
     """Allocate memory until the memory in use is at its peak, so that more raises the peak."""
     figures = place.plain.memory
     spare = min(max(figures.peak - in_use(place), 0), 256 * KIB * KIB)
-    held = place.plain.backend.upload(place.plain.index, np.zeros(spare, np.uint8))
+    held = place.plain.backend.upload(place.plain.index, _zeros(spare))
     try:
         yield
     finally:
         del held
+
+
+def _zeros(nbytes: int) -> Any:
+    """Return about so many bytes in a dtype that the device stores."""
+    dtype = plain_type()
+    return np.zeros(-(-nbytes // dtype.itemsize), dtype.numpy)
 
 
 @contract(

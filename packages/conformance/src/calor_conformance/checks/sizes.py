@@ -35,7 +35,7 @@ def sizes() -> Iterator[Check]:
 
 
 def _check(row: Sized, n: int) -> Check:
-    kinds = _kinds(row)
+    kinds = kinds_of(row)
     return Check(
         kind="sizes",
         subject="-".join(filter(None, (row.op, row.name, str(n)))),
@@ -54,7 +54,8 @@ def _text(row: Sized) -> str:
     return "\n".join([f"{row.bound}", *map(source_of, (row.draw, row.run, row.meaning))])
 
 
-def _kinds(row: Sized) -> tuple[DType, ...]:
+def kinds_of(row: Sized) -> tuple[DType, ...]:
+    """Return the dtypes of the operands of a row of sizes."""
     arrays = row.draw(np.random.default_rng(0), 8)
     kinds = [as_dtype(a.dtype) for a in arrays]
     return tuple(dict.fromkeys(sorted(kinds, key=lambda d: d is not float32)))

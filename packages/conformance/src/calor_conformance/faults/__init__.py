@@ -20,6 +20,7 @@ from . import (
     running_out,
     shapes,
     threads,
+    thresholds,
     training,
     views,
 )
@@ -38,6 +39,7 @@ FAULTS: tuple[Fault, ...] = (
     *randomness.FAULTS,
     *programs.FAULTS,
     *threads.FAULTS,
+    *thresholds.FAULTS,
     *compilers.FAULTS,
     *buffers.FAULTS,
     *views.FAULTS,

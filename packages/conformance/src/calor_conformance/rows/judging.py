@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 import calor
+from calor.device_selection import current_device
 from calor.dtypes import DType, as_dtype, complex_of, real_of
+from calor.errors import UnsupportedError
 from calor.tensor.values import Handle
 
 from .comparison import check, expected, widen
@@ -17,8 +19,23 @@ from .language import Array, Case
 
 
 def put(arrays: Sequence[Array], device: str | None = None) -> list[Any]:
-    """Return the arrays as tensors on a device, by default the current one."""
-    return [calor.asarray(a, device=device) for a in arrays]
+    """Return the arrays as tensors on a device, by default the current one.
+
+    A device need not store a dtype that it does not declare. Its refusal then names the dtype, as
+    that of a graph does.
+    """
+    return [_uploaded(a, device) for a in arrays]
+
+
+def _uploaded(array: Array, device: str | None) -> Any:
+    try:
+        return calor.asarray(array, device=device)
+    except UnsupportedError as error:
+        there = current_device() if device is None else calor.device(device).device
+        dtype = as_dtype(array.dtype)
+        if not error.refused and not there.info.dtypes.get(dtype):
+            error.refused = (("upload", (dtype.name,), "the device does not store it"),)
+        raise
 
 
 def outputs(made: Any) -> list[Any]:
@@ -44,7 +61,7 @@ def judge(
     """
     want = expected(c, arrays, dtype)
     assert len(got) == len(want), f"{c.label}: {len(got)} outputs, the oracle has {len(want)}"
-    scale = _scale(c, arrays, dtype)
+    scale = scale_of(c, arrays, dtype)
     kinds = result_types(c, dtype, want)
     every = [want, *(expected(c, given, dtype) for given in taken(arrays, flushes)[1:])]
     for a, b, kind, *wants in zip(got, want, kinds, *every, strict=True):
@@ -78,7 +95,7 @@ def _result_type(c: Case, dtype: DType, want: Array) -> DType:
     return complex_of(target) if want.dtype.kind == "c" else real_of(target)
 
 
-def _scale(c: Case, arrays: list[Array], dtype: DType) -> Any:
+def scale_of(c: Case, arrays: list[Array], dtype: DType) -> Any:
     if c.tol.scale is None:
         return None
     given = [widen(a) for a in arrays]

@@ -146,6 +146,27 @@ class OpTable(Backend):
             The buffer with the value.
         """
 
+    def scratch(self, index: int, node: Node, graph: Graph) -> int:
+        """Return how many bytes a function allocates for its own work, beside its results.
+
+        `required_bytes` includes them for as long as the function runs.
+
+        Parameters
+        ----------
+        index : int
+            The device.
+        node : Node
+            The op, its attributes, and the numbers of its operands and results.
+        graph : Graph
+            The graph, whose ``specs`` have a shape and a dtype for each number.
+
+        Returns
+        -------
+        int
+            The bytes. By default 0.
+        """
+        return 0
+
     def failure(self, error: Exception, op: str) -> Exception:
         """Return the typed error for what a function of the table raised.
 
@@ -331,7 +352,9 @@ class OpTableExecutable:
             else:
                 self.steps.append(step)
         kept: dict[str, Sharing] = dict.fromkeys(backend.constants, "always")
-        self.required_bytes, self.largest = bytes_needed(graph, {**backend.views, **kept})
+        scratch = [backend.scratch(index, node, graph) for node in graph.nodes]
+        views = {**backend.views, **kept}
+        self.required_bytes, self.largest = bytes_needed(graph, views, scratch)
         self._given = graph.input_specs
         self._made = graph.output_specs
 
@@ -418,11 +441,13 @@ class OpTableExecutable:
         return [values[i] for i in self.graph.outputs]
 
 
-def bytes_needed(graph: Graph, views: Mapping[str, Sharing]) -> tuple[int, str | None]:
+def bytes_needed(
+    graph: Graph, views: Mapping[str, Sharing], scratch: Sequence[int] = ()
+) -> tuple[int, str | None]:
     """Return how many bytes a run occupies at most, and the op with the largest result.
 
-    It counts values, what views keep alive, and copies of outputs that would share memory; it does
-    not count what a function allocates for its own work.
+    It counts values, what views keep alive, copies of outputs that would share memory, and scratch
+    memory.
 
     Parameters
     ----------
@@ -430,6 +455,8 @@ def bytes_needed(graph: Graph, views: Mapping[str, Sharing]) -> tuple[int, str |
         The graph.
     views : mapping of str to {"always", "maybe"}
         The ops whose result shares the memory of their first operand.
+    scratch : sequence of int, optional
+        The bytes that each node's function allocates for its own work; by default none.
 
     Returns
     -------
@@ -441,6 +468,7 @@ def bytes_needed(graph: Graph, views: Mapping[str, Sharing]) -> tuple[int, str |
     users: dict[int, int] = {}
     in_use = peak = most = 0
     largest: str | None = None
+    beside = iter(scratch)
     for node, ends in zip(graph.nodes, graph.last_uses(), strict=True):
         sharing = views.get(node.op.name)
         below = holds[node.inputs[0]] if sharing is not None and node.inputs else frozenset()
@@ -449,10 +477,12 @@ def bytes_needed(graph: Graph, views: Mapping[str, Sharing]) -> tuple[int, str |
             holds[o] = own | below
             for allocation in holds[o]:
                 users[allocation] = users.get(allocation, 0) + 1
+        working = next(beside, 0)
+        peak = max(peak, in_use + working)
         if sharing != "always":
             nbytes = sum(graph.specs[o].nbytes for o in node.outputs)
             in_use += nbytes
-            peak = max(peak, in_use)
+            peak = max(peak, in_use + working)
             if nbytes > most:
                 most, largest = nbytes, node.op.name
         for v in ends:

@@ -14,8 +14,8 @@ from typing import Final
 
 from calor.dtypes import DType, int64, uint32, uint64
 from calor_kernel import language as kl
-from calor_kernel.contract.launching import Bound, Effort, Grid, launch
-from calor_kernel.contract.work import Input, Output, Refusal, Request, Work, lowering
+from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
+from calor_kernel.contract.work import Output, Refusal, Request, Work, lowering
 from calor_kernel.ir.types import UNSIGNED
 
 _FIRST: Final = 0xD2511F53
@@ -131,6 +131,7 @@ def lower_random_bits(request: Request) -> Sequence[Work] | Refusal:
     """Lower the row of random bits."""
     info = request.info
     (output,) = request.outputs
+    key, counter = request.inputs
     if uint32 not in info.dtypes:
         return Refusal("its generator computes with 32-bit integers, which the device does not")
     dtype = UNSIGNED[request.attributes["bits"] // 8]
@@ -144,8 +145,8 @@ def lower_random_bits(request: Request) -> Sequence[Work] | Refusal:
         random_blocks,
         Grid.line(max(-(-blocks // chunk), 1), units),
         Effort("random.blocks", WEIGHT * blocks, output.nbytes),
-        key=Bound(Input(0), uint32),
-        counter=Bound(Input(1), uint32),
+        key=operand(0, key),
+        counter=operand(1, counter),
         target=Bound(Output(), dtype),
         count=count,
         chunk=chunk,

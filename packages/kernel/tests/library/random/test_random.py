@@ -5,6 +5,7 @@ import pytest
 
 import calor
 from calor.dtypes import as_dtype, bfloat16, float16, float32, float64, uint32
+from calor.ops.base import find
 from calor.reference.random import random_bits
 from calor.specs import spec
 from calor_interpreter.device import LanesDevice
@@ -113,3 +114,25 @@ def _run(graph, arrays, fusers, info, monkeypatch):
     monkeypatch.undo()
     pairs = zip(made, graph.output_specs, strict=True)
     return names, [np.array(backend.download(0, b, s)) for b, s in pairs]
+
+
+@pytest.mark.parametrize("fusers", [(), (ElementwiseFuser(),)], ids=["alone", "fused"])
+def test_a_key_and_a_counter_may_begin_inside_other_arrays(fusers, monkeypatch):
+    """Keys that were split lie in one array; each begins at its row."""
+    keys = np.array([[1, 2], [3, 4], [5, 9]], np.uint32)
+    counters = np.array([7, 0xFFFFFFFF, 1, 2, 3, 4], np.uint32)
+    draw = find("random_bits")
+
+    def drawn(k, c, x):
+        bits = draw(k, c, shape=(5, 9), bits=32)
+        return x * bits.astype(x.dtype)
+
+    with calor.device("numpy"):
+        x = calor.zeros((5, 9), dtype=float32)
+        given = calor.asarray(keys), calor.asarray(counters), x
+        graph = calor.trace(lambda k, c, x: drawn(k[2], c[1:5], x), *given)
+        plain = drawn(calor.asarray(keys[2]), calor.asarray(counters[1:5]), x + 1).numpy()
+    ones = np.ones((5, 9), np.float32)
+    _, (made,) = _run(graph, [keys, counters, ones], fusers, next(iter(MACHINES.values()))[0],
+                      monkeypatch)  # fmt: skip
+    assert made.tobytes() == plain.tobytes()

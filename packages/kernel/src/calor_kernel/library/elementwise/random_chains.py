@@ -15,7 +15,7 @@ from calor_kernel import language as kl
 from calor_kernel.contract.choices import greatest, spec_of
 from calor_kernel.contract.cost import Ceilings, moved
 from calor_kernel.contract.fuser import Group
-from calor_kernel.contract.launching import Bound, Effort, Grid, launch
+from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
 from calor_kernel.contract.work import (
     Argument,
     Input,
@@ -98,11 +98,18 @@ def lower_random_chain(request: Request) -> Sequence[Work] | Refusal:
     if not problem.is_flat or uint32 not in request.info.dtypes:
         return _apart(request, expression, operands, place)
     pairs = in_place(operands, found, request.outputs, request.info)
-    return [replace(_drawn(problem, operands, place, dtype), in_place=pairs)]
+    return [replace(_drawn(problem, request.inputs, operands, place, dtype), in_place=pairs)]
 
 
-def _drawn(p: Problem, operands: Sequence[tuple[int, Path]], place: int, dtype: DType) -> Work:
+def _drawn(
+    p: Problem,
+    inputs: Sequence[View],
+    operands: Sequence[tuple[int, Path]],
+    place: int,
+    dtype: DType,
+) -> Work:
     """Return the launch of a flat problem."""
+    key, counter, *_ = inputs
     width = max(p.width if p.many else p.width * p.vectors, WORDS)
     chunk = p.chunk(p.units * width)
     views = [*p.views[:place], *p.views[place + 1 :]]
@@ -116,8 +123,8 @@ def _drawn(p: Problem, operands: Sequence[tuple[int, Path]], place: int, dtype: 
         elementwise_random,
         Grid.line(greatest(-(-p.count // chunk), 1), p.units),
         Effort("elementwise.random", p.count * weight, nbytes),
-        key=Bound(Input(0), uint32),
-        counter=Bound(Input(1), uint32),
+        key=operand(0, key),
+        counter=operand(1, counter),
         sources=sources,
         targets=[Bound(Output(k), stored(s.dtype)) for k, s in enumerate(p.outputs)],
         count=p.count,

@@ -1,0 +1,1 @@
+"""A device of three dtypes for calor, in memory of the C library."""

@@ -1,0 +1,168 @@
+"""Faults beyond a threshold: what is right for a few numbers and wrong for many, or in one lane."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from calor.backends.numpy_backend import NumpyBuffer, NumpyExecutable
+
+from .base import Array, Broken, Fault, afterwards, changing
+
+_PAGE = 1 << 16
+
+
+class SharesLargeUploads(Broken):
+    """A buffer of a mebibyte or more is the host array that was uploaded."""
+
+    def upload(self, index: int, array: Array) -> Any:
+        """Copy what is small."""
+        if array.nbytes < 1 << 20:
+            return super().upload(index, array)
+        return NumpyBuffer(array, self._memory)
+
+
+class WritesOnePage(Broken):
+    """In place, only the first 64 KiB are written."""
+
+    def leave(self, index: int, value: Array, spec: Any, into: Any) -> Any:
+        """Copy one page."""
+        if into is None or value.nbytes <= _PAGE:
+            return super().leave(index, value, spec, into)
+        count = _PAGE // value.itemsize
+        into.array.reshape(-1)[:count] = value.reshape(-1)[:count]
+        return into
+
+
+class StagesLargeDownloads(Broken):
+    """Downloads of 64 KiB or more share one staging buffer."""
+
+    stage = np.zeros(1 << 23, np.uint8)
+
+    def download(self, index: int, buffer: Any, spec: Any) -> Array:
+        """Return a view of the staging buffer."""
+        if not _PAGE <= buffer.nbytes <= self.stage.nbytes:
+            return super().download(index, buffer, spec)
+        view = self.stage[: buffer.nbytes]
+        view[...] = buffer.array.reshape(-1).view(np.uint8)
+        made: Array = view.view(buffer.array.dtype).reshape(buffer.array.shape)
+        made.flags.writeable = False
+        return made
+
+
+class KeepsHostMemory(Broken):
+    """Each call keeps 64 KiB of the host, which no figure counts."""
+
+    kept: list[Array]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept = []
+
+    class Calls(NumpyExecutable):
+        """Keeps memory."""
+
+        def __call__(self, inputs: Sequence[Any], into: Any = None) -> Any:
+            """Touch and keep a page."""
+            backend: Any = self.backend
+            backend.kept.append(np.ones(_PAGE, np.uint8))
+            return super().__call__(inputs, into)
+
+    executable = Calls
+
+
+def _last_nan(y: Array, operands: Any, attributes: Any) -> Array:
+    x, axes = operands[0], attributes["axes"]
+    if x.dtype.kind != "f" or axes != (x.ndim - 1,) or x.shape[-1] < 1000:
+        return y
+    rest = np.max(x[..., :-1], -1)
+    return np.where(np.isnan(x[..., -1]), rest, y).astype(x.dtype)
+
+
+_SCRATCH = np.zeros(1 << 16)
+
+
+def _staged(y: Array, operands: Any, attributes: Any) -> Array:
+    if y.dtype != np.float32 or not 256 <= y.size <= _SCRATCH.size:
+        return y
+    scratch = _SCRATCH[: y.size]
+    scratch[...] = y.reshape(-1)
+    time.sleep(2e-4)
+    return scratch.astype(y.dtype).reshape(y.shape)
+
+
+def _narrow(right: Any) -> Any:
+    def gather(x: Array, indices: Array, **attributes: Any) -> Any:
+        if indices.dtype == np.int8 and x.shape[attributes["axis"]] > 127:
+            indices = np.where(indices < 0, 0, indices)
+        return right(x, indices, **attributes)
+
+    return gather
+
+
+def _inverted(right: Any) -> Any:
+    def permute(x: Array, *, axes: tuple[int, ...]) -> Any:
+        made = right(x, axes=axes)
+        other = x.transpose(np.argsort(axes))
+        return other if x.ndim > 2 and other.shape == made.shape else made
+
+    return permute
+
+
+FAULTS = [
+    Fault(
+        "large-upload-shares",
+        "an upload of a mebibyte or more keeps the memory of the host array",
+        SharesLargeUploads,
+        ("transfers/snapshots_of_any_size",),
+    ),
+    Fault(
+        "one-page-in-place",
+        "a result in place is written up to 64 KiB",
+        WritesOnePage,
+        ("state/in_place_of_any_size", "state/outputs_of_any_size"),
+    ),
+    Fault(
+        "large-downloads-staged",
+        "large downloads share one staging buffer",
+        StagesLargeDownloads,
+        ("transfers/downloads_of_any_size",),
+    ),
+    Fault(
+        "host-memory-kept",
+        "each call keeps memory of the host that no figure counts",
+        KeepsHostMemory,
+        ("memory/process_stays_small_over_calls",),
+    ),
+    Fault(
+        "last-nan-lost",
+        "a maximum of a long row loses NaN in its last lane",
+        changing(max=afterwards(_last_nan)),
+        ("crossed/max/float32",),
+        ("max",),
+    ),
+    Fault(
+        "static-scratch",
+        "an op computes in scratch memory that all threads share",
+        changing(exp=afterwards(_staged)),
+        ("threads/exp/float32",),
+        ("exp",),
+    ),
+    Fault(
+        "narrow-index-sign",
+        "a negative int8 index on an axis that int8 does not hold is 0",
+        changing(gather=_narrow),
+        ("crossed/gather/*",),
+        ("gather",),
+    ),
+    Fault(
+        "inverse-order",
+        "a permutation of equal axes is the inverse one",
+        changing(permute=_inverted),
+        ("crossed/permute-cube/float32",),
+        ("permute",),
+    ),
+]

@@ -1,0 +1,36 @@
+"""Crossed rows: ops at every pair of lengths, orders, positions of specials, attributes and dtypes.
+
+A fixed row finds what its author thought of. A crossed row names factors and their values; a
+covering array chooses scenarios such that every two values of different factors meet.
+"""
+
+from __future__ import annotations
+
+from . import (
+    chains,
+    elementwise,
+    indexing,
+    joining,
+    movement,
+    normalizing,
+    products,
+    reductions,
+    scans,
+    sources,
+    windows,
+)
+from .language import Subject
+
+SUBJECTS: list[Subject] = [
+    *elementwise.SUBJECTS,
+    *reductions.SUBJECTS,
+    *scans.SUBJECTS,
+    *movement.SUBJECTS,
+    *joining.SUBJECTS,
+    *indexing.SUBJECTS,
+    *products.SUBJECTS,
+    *windows.SUBJECTS,
+    *normalizing.SUBJECTS,
+    *sources.SUBJECTS,
+    *chains.SUBJECTS,
+]

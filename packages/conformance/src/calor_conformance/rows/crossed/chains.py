@@ -1,0 +1,192 @@
+"""Programs of several ops: what a compiler may join, drop or move, with the numbers that tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import calor
+from calor.dtypes import DType, float32, float64, int32
+from calor.ops import elementwise as e
+from calor.ops import movement as m
+
+from ..domains import special
+from ..language import Array
+from .drawing import numbers
+from .language import Problem, Subject
+from .orders import placed
+from .pairwise import Scenario
+
+_STEPS = ("flipped", "permuted", "stepped", "cut", "reshaped", "turned")
+
+
+def _movements(scenario: Scenario, rng: np.random.Generator, dtype: DType) -> Problem:
+    """A chain of views, each of the one before; equal sides hide a wrong order from the shape."""
+    side = scenario["side"]
+    target = np.arange(side ** scenario["rank"]) % 1009
+    target = target.reshape((side,) * scenario["rank"]).astype(dtype.numpy)
+    array, steps = target, []
+    for _ in range(scenario["steps"]):
+        kind = scenario["kind"] if rng.random() < 0.6 else str(rng.choice(_STEPS))
+        array, step = placed(array, kind, rng)
+        steps.append(step)
+
+    def run(t: Any) -> Any:
+        for step in reversed(steps):
+            t = step(t)
+        return t + t if scenario["then"] else t
+
+    return Problem([array], run, lambda: [target + target if scenario["then"] else target], [dtype])
+
+
+# An operation on a value and a constant that a compiler may take for one that changes nothing.
+_NEUTRAL: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Array, Any], Array]]] = {
+    "add": (e.add, np.add),
+    "sub": (e.sub, np.subtract),
+    "mul": (e.mul, np.multiply),
+    "div": (e.div, np.divide),
+    "maximum": (calor.maximum, np.maximum),
+    "minimum": (calor.minimum, np.minimum),
+    "reversed-sub": (lambda t, c: e.sub(c, t), lambda a, c: np.subtract(c, a)),
+}
+_CONSTANTS = (0.0, -0.0, 1.0, -1.0, 2.0, np.inf, np.nan)
+
+
+def _constants(scenario: Scenario, rng: np.random.Generator, dtype: DType) -> Problem:
+    """Arithmetic with constants at the numbers for which they are not neutral."""
+    values = special(dtype)
+    x = rng.permutation(values)[np.arange(scenario["length"]) % values.size]
+    names = [scenario["first"], scenario["second"]]
+    constants = [dtype.numpy.type(scenario["number"]), dtype.numpy.type(scenario["other"])]
+
+    def run(t: Any) -> Any:
+        for name, c in zip(names, constants, strict=True):
+            t = _NEUTRAL[name][0](t, calor.full(t.shape, c.item(), dtype=dtype))
+        return t
+
+    def want() -> list[Array]:
+        made = x
+        with np.errstate(all="ignore"):
+            for name, c in zip(names, constants, strict=True):
+                before = made
+                made = np.asarray(_NEUTRAL[name][1](made, c), dtype.numpy)
+                if name in ("maximum", "minimum"):
+                    made = _signed(name, before, c, made)
+        return [made]
+
+    return Problem([x], run, want, [dtype])
+
+
+def _signed(name: str, a: Array, c: Any, made: Array) -> Array:
+    """Return an extreme with −0 below +0."""
+    both = (a == 0) & (c == 0)
+    negative = np.signbit(a) & np.signbit(c) if name == "maximum" else np.signbit(a) | np.signbit(c)
+    return np.where(both, np.where(negative, -0.0, 0.0), made).astype(a.dtype)
+
+
+def _there_and_back(scenario: Scenario, rng: np.random.Generator, dtype: DType) -> Problem | None:
+    """A cast to another dtype and back, which changes what that one does not hold."""
+    through = scenario["through"]
+    if through is dtype:
+        return None
+    values = np.concatenate([special(dtype), numbers(rng, dtype, (40,))])
+    if dtype.is_integer:
+        limits = np.iinfo(dtype.numpy)
+        more = rng.integers(limits.min, limits.max, 40, endpoint=True, dtype=dtype.numpy)
+        values = np.concatenate([values, more])
+    x = values[np.arange(scenario["length"]) % values.size]
+
+    def run(t: Any) -> Any:
+        return e.cast(e.cast(t, dtype=through), dtype=dtype)
+
+    def want() -> list[Array]:
+        from ..oracle_casts import cast
+
+        with np.errstate(all="ignore"):
+            return [cast(cast(x, dtype=through), dtype=dtype)]
+
+    return Problem([x], run, want, [dtype])
+
+
+def _choices(scenario: Scenario, rng: np.random.Generator, dtype: DType) -> Problem:
+    """Constants that a condition of the device chooses between, moved and joined."""
+    n = scenario["length"]
+    a, b = scenario["numbers"]
+    x = rng.permutation(np.resize(np.array([0.0, 1.0, -1.0]), n)).astype(dtype.numpy)
+
+    def run(t: Any) -> Any:
+        one, other = (calor.full(t.shape, v, dtype=dtype) for v in (a, b))
+        chosen = e.where(t > 0, one, other)
+        padded = m.flip(calor.concat([chosen, t, other], axis=0), axes=(0,))
+        return padded if scenario["joined"] else chosen
+
+    def want() -> list[Array]:
+        chosen = np.where(x > 0, a, b).astype(dtype.numpy)
+        other = np.full(n, b, dtype.numpy)
+        return [np.concatenate([chosen, x, other])[::-1] if scenario["joined"] else chosen]
+
+    return Problem([x], run, want, [dtype])
+
+
+def _shared(scenario: Scenario, rng: np.random.Generator, dtype: DType) -> Problem:
+    """A value that is read as it is and as a view, by ops that could write over it."""
+    shape = (scenario["side"], scenario["side"])
+    x = rng.integers(-50, 50, shape).astype(dtype.numpy)
+    y = rng.integers(-50, 50, shape).astype(dtype.numpy)
+    array, step = placed(y, "plain", rng)
+    view = scenario["view"]
+
+    def run(s: Any, t: Any) -> Any:
+        made = s + step(t)
+        turned = _VIEWS[view][0](made)
+        product = made * 2 - turned
+        last = turned - product
+        return (last, product) if scenario["kept"] else last
+
+    def want() -> list[Array]:
+        made = x + y
+        turned = _VIEWS[view][1](made)
+        product = made * 2 - turned
+        last = turned - product
+        return [last, product] if scenario["kept"] else [last]
+
+    return Problem([x, array], run, want, [dtype] * (1 + scenario["kept"]))
+
+
+_VIEWS: dict[str, tuple[Callable[[Any], Any], Callable[[Array], Array]]] = {
+    "transposed": (lambda t: m.permute(t, axes=(1, 0)), lambda a: a.T),
+    "flipped": (lambda t: m.flip(t, axes=(0,)), lambda a: a[::-1]),
+    "rolled": (
+        lambda t: calor.concat([t[1:], t[:1]], axis=0),
+        lambda a: np.concatenate([a[1:], a[:1]]),
+    ),
+    "row": (
+        lambda t: m.expand(t[:1], shape=t.shape),
+        lambda a: np.broadcast_to(a[:1], a.shape),
+    ),
+}
+_EVERY = (float32, int32)
+_THROUGH = (
+    calor.int32, calor.float32, calor.int8, calor.uint8, calor.float16, calor.int64,
+    calor.bfloat16, calor.float64, calor.uint32,
+)  # fmt: skip
+_WHOLE = (int32, float32, calor.int64, calor.uint32, calor.int8, float64)
+
+SUBJECTS: list[Subject] = [
+    Subject("", _movements, _EVERY,
+            {"kind": _STEPS, "rank": (3, 2, 4, 1, 5), "side": (3, 2, 4, 8), "steps": (2, 3, 4, 5),
+             "then": (False, True)}, name="chain-of-views"),
+    Subject("", _constants, (float32, float64),
+            {"length": (33, 7, 257), "first": tuple(_NEUTRAL), "second": tuple(_NEUTRAL),
+             "number": _CONSTANTS, "other": _CONSTANTS}, name="chain-with-constants"),
+    Subject("", _there_and_back, _WHOLE, {"length": (257, 33), "through": _THROUGH},
+            name="chain-of-casts"),
+    Subject("", _choices, _EVERY,
+            {"length": (33, 7, 257, 1500), "numbers": ((1, 0), (0, 1), (2, 2), (-1, 3)),
+             "joined": (False, True)}, name="chain-of-constants"),
+    Subject("", _shared, _EVERY,
+            {"side": (33, 7, 130), "view": tuple(_VIEWS), "kept": (False, True)},
+            {"side": (700, 1030)}, name="chain-of-readers"),
+]  # fmt: skip

@@ -1,0 +1,128 @@
+"""Scans and sorts along any axis, beyond the chunks of any kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from calor.dtypes import DType, int64
+from calor.ops.base import find
+
+from ..language import NUMBERS, ORDERED, REALS, Array, ulp
+from .drawing import numbers, rows_of_specials, whole
+from .language import DEEP, LENGTHS, Problem, Subject, one, shape_of, wide
+from .orders import ORDERS
+from .pairwise import Scenario
+
+
+def _along(function: Callable[..., Any], axis: int, reverse: bool) -> Callable[[Array], Array]:
+    def of(x: Array) -> Array:
+        turned = np.flip(x, axis) if reverse else x
+        made = function(turned, axis)
+        return np.asarray(np.flip(made, axis) if reverse else made)
+
+    return of
+
+
+def _scan(op: str, ufunc: np.ufunc, draw: Callable[..., Array]) -> Any:
+    def build(scenario: Scenario, rng: np.random.Generator, dtype: DType) -> Problem:
+        shape, axis = shape_of(scenario, rng)
+        x = draw(rng, dtype, shape)
+        if op in ("cummax", "cummin") or dtype.is_integer:
+            x = rows_of_specials(x, axis, dtype, rng)
+        reverse = scenario["reverse"]
+
+        def meaning(a: Array) -> Array:
+            exact = a if op in ("cummax", "cummin") or a.dtype.kind in "iu" else wide(a)
+            with_type = {"dtype": exact.dtype}
+            made = _along(lambda t, i: ufunc.accumulate(t, i, **with_type), axis, reverse)
+            return np.asarray(made(exact))
+
+        def terms(a: Array) -> Array:
+            size = np.abs(wide(a))
+            return np.asarray(_along(np.add.accumulate, axis, reverse)(size))
+
+        return one(
+            [x],
+            lambda t: find(op)(t, axis=axis, reverse=reverse),
+            meaning,
+            tol=ulp(24) if op == "cumsum" else ulp(0.5),
+            scale=terms if op == "cumsum" else None,
+            zeros=False,
+        )
+
+    return build
+
+
+def _signs(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> Array:
+    if dtype.kind == "uint":
+        return np.asarray(rng.integers(0, 255, shape).astype(dtype.numpy) | dtype.numpy.type(1))
+    return np.asarray(np.where(rng.random(shape) < 0.5, -1, 1), dtype.numpy)
+
+
+def _sort(scenario: Scenario, rng: np.random.Generator, dtype: DType) -> Problem:
+    shape, axis = shape_of(scenario, rng)
+    n = shape[axis]
+    if scenario["keys"] == "few":
+        x = whole(rng, dtype, shape, 2)
+    elif scenario["keys"] == "ordered":
+        x = np.broadcast_to(np.arange(n), (*shape[:axis], *shape[axis + 1 :], n))
+        x = np.moveaxis(x % 100, -1, axis).astype(dtype.numpy)
+    else:
+        x = numbers(rng, dtype, shape)
+    x = rows_of_specials(x, axis, dtype, rng)
+    descending = scenario["descending"]
+
+    def want() -> list[Array]:
+        key = _ranks(x, descending)
+        at = np.argsort(key, axis=axis, kind="stable")
+        return [np.take_along_axis(x, at, axis), at.astype(np.int64)]
+
+    return Problem(
+        [x],
+        lambda t: find("sort")(t, axis=axis, descending=descending),
+        want,
+        [dtype, int64],
+    )
+
+
+def _ranks(x: Array, descending: bool) -> Array:
+    """Return the rank of each element among the distinct ones, NaN last in both directions."""
+    nan = x != x
+    flat = np.where(nan, 0, x).astype(x.dtype)
+    distinct, ranks = np.unique(flat, return_inverse=True)
+    ranks = ranks.reshape(x.shape)
+    ranks = -ranks if descending else ranks
+    return np.where(nan, distinct.size + 1, ranks)
+
+
+# Each axis of each rank, the plainest first.
+PLACES = tuple(sorted(((r, a) for r in range(1, 6) for a in range(r)), key=lambda p: p != (2, 0)))
+
+_WHERE: dict[str, Any] = {
+    "length": (*LENGTHS, 20_000, 4100),
+    "place": PLACES,
+    "order": ORDERS,
+    "reverse": (False, True),
+}
+_KEYS: dict[str, Any] = {
+    "length": (7, 1, 33, 257, 300, 1500, 20_000),
+    "place": PLACES,
+    "order": ORDERS,
+    "descending": (False, True),
+    "keys": ("any", "few", "ordered"),
+}
+_FAR: dict[str, Any] = {"length": DEEP}
+_SORT_FAR: dict[str, Any] = {"length": DEEP[:1]}
+
+SUBJECTS: list[Subject] = [
+    Subject("cumsum", _scan("cumsum", np.add, numbers), NUMBERS, _WHERE, _FAR,
+            differentiable=True),
+    Subject("cumprod", _scan("cumprod", np.multiply, _signs), REALS, _WHERE, _FAR,
+            differentiable=True),
+    Subject("cummax", _scan("cummax", np.maximum, numbers), ORDERED, _WHERE, _FAR),
+    Subject("cummin", _scan("cummin", np.minimum, numbers), ORDERED, _WHERE, _FAR),
+    Subject("sort", _sort, ORDERED, _KEYS, _SORT_FAR),
+]  # fmt: skip
