@@ -77,8 +77,16 @@ class Device:
     def possible_sites(self, value: Any = None) -> Iterator[list[Any]]:
         """Yield where ops were recorded that may have failed since, the most likely ones first.
 
-        First those that were computed with ``value``, then those of values that live, and of
-        programs, then all others.
+        Parameters
+        ----------
+        value : Value, optional
+            The value whose computation failed.
+
+        Yields
+        ------
+        list
+            The places of ops that were computed with the value; then those of values that live,
+            and of programs; then all others.
         """
         yield [s for values, sites in self.sites if value in values for s in sites]
         programs = [site for holder in self.holders for site in holder.sites]
