@@ -29,7 +29,7 @@ copybutton_only_copy_prompt_lines = True
 if tags.has("lean"):  # noqa: F821  (Sphinx gives this name)
     extensions.remove("sphinx.ext.viewcode")
     toc_object_entries = False
-myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
+myst_enable_extensions = ["attrs_block", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 exclude_patterns = ["README.md"]
 html_theme = "furo"

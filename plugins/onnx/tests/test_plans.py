@@ -8,6 +8,7 @@ import pytest
 
 import calor_onnx
 from calor_onnx.execution import Run
+from calor_onnx.plans import LIMIT
 
 HEAD = '<ir_version: 8, opset_import: ["" : 18]>'
 
@@ -25,9 +26,9 @@ def test_each_set_of_shapes_is_compiled_once() -> None:
 
 def test_the_cache_is_bounded() -> None:
     model = loaded("f (float[N] x) => (float[N] y) { y = Add (x, x) }")
-    for size in range(1, 41):
+    for size in range(1, LIMIT + 3):
         model(np.ones(size, np.float32))
-    assert model.plans == 32
+    assert model.plans == LIMIT
 
 
 SHAPES = """f (float[N,M] x) => (float[K] y) {

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from calor.backends.events import Watched
 from calor.backends.op_table import OpTable
 from calor.backends.protocol import Backend, Buffer, Claim, Executable, Info, MemoryFigures
 from calor.dtypes import ALL
@@ -67,9 +68,11 @@ def code(cell: str) -> list[str]:
 
 METHODS = {
     name: function
-    for name, function in vars(Backend).items()
+    for name, function in {**vars(Watched), **vars(Backend)}.items()
     if inspect.isfunction(function) and not name.startswith("_")
 }
+# What a device may leave out without a feature: profiles say so when they are asked for.
+PLAIN = {"profiling"}
 
 
 def test_the_reference_has_every_hook_and_every_method() -> None:
@@ -95,7 +98,7 @@ def test_optional_methods_name_their_feature() -> None:
     """What has a default that raises needs a feature, which the page names."""
     for name, function in METHODS.items():
         source = inspect.getsource(function)
-        if "UnsupportedError" in source:
+        if "UnsupportedError" in source and name not in PLAIN:
             feature = re.search(r"needs the feature (\w+)", source)
             assert feature is not None, name
             assert f"Feature `{feature[1]}`." in described(page("backends"))[name][1]
@@ -129,7 +132,8 @@ def test_what_a_subclass_of_the_ready_base_gives_is_described() -> None:
         for name, function in own.items()
         if inspect.isfunction(function) and name not in METHODS
     }
-    assert set(listed) == methods | set(own["__annotations__"])
+    attributes = {name for name in own["__annotations__"] if not name.startswith("_")}
+    assert set(listed) == methods | attributes
 
 
 def test_every_rule_of_the_protocol_is_listed() -> None:

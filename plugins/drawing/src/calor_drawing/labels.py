@@ -36,7 +36,7 @@ _FAMILIES: Final[Mapping[str, str]] = MappingProxyType(
             "contraction": "dot_general conv conv_input_gradient conv_weight_gradient "
             "window_reduce window_gradient window_pick",
             "indexing": "gather gather_nd take_along scatter_nd scatter_along sort",
-            "control": "cond while_loop scan",
+            "control": "cond while_loop scan callback ordered_callback",
             "source": "full iota constant",
             "decomposition": "fft cholesky qr svd eigh lu",
         }.items()

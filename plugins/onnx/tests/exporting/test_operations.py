@@ -53,7 +53,8 @@ APART = {
 IN_PARTS = {"fft", "join"}
 # Ops that ONNX has no operator for, which export refuses.
 REFUSED = {
-    "input", "nextafter", "conv_weight_gradient", "window_gradient", "window_pick",
+    "input", "nextafter", "conv_weight_gradient", "window_gradient", "window_pick", "callback",
+    "ordered_callback",
 }  # fmt: skip
 
 

@@ -52,7 +52,7 @@ class OpTable(Backend):
     views: Mapping[str, Sharing] = MappingProxyType({})
     constants: frozenset[str] = frozenset()
     # Who is told of each op, by the device's index.
-    listeners: Mapping[int, Listener] = MappingProxyType({})
+    _listeners: Mapping[int, Listener] = MappingProxyType({})
 
     @abstractmethod
     def table(self, index: int) -> Mapping[str, Function]:
@@ -219,13 +219,13 @@ class OpTable(Backend):
         ArgumentError
             If another listener is active.
         """
-        if index in self.listeners:
+        if index in self._listeners:
             raise ArgumentError("profile: another profile of this device is active")
-        self.listeners = {**self.listeners, index: listener}
+        self._listeners = {**self._listeners, index: listener}
         try:
             yield
         finally:
-            self.listeners = {k: v for k, v in self.listeners.items() if k != index}
+            self._listeners = {k: v for k, v in self._listeners.items() if k != index}
 
     def claim(self, index: int, graph: Graph) -> Claim:
         """Claim every node whose op is in the table and whose dtypes the device has.
@@ -370,8 +370,8 @@ class OpTableExecutable:
             raise
         given = list(map(backend.enter, repeat(index), inputs, self._given))
         runner = self
-        if backend.listeners and index in backend.listeners:
-            runner = self._timed(backend.listeners[index])
+        if backend._listeners and index in backend._listeners:
+            runner = self._timed(backend._listeners[index])
         results = backend.own(index, runner._run(given), given)
         del given
         leave, specs = backend.leave, self._made

@@ -102,9 +102,14 @@ def _widened(graph: Graph) -> dict[int, int]:
     """Return the conversions to more bytes that a reduction or another op reads at last.
 
     Stored for these, the converted value, or what is computed from it, takes more bytes than the
-    value itself. Where elementwise nodes alone read it and narrow it again, nothing is stored.
+    value itself, which is stored for its other readers anyway. Where elementwise nodes alone read
+    it and narrow it again, nothing is stored.
     """
     specs, deep, found = graph.specs, set[int](), dict[int, int]()
+    stored = {*graph.inputs, *graph.outputs}
+    for node in graph.nodes:
+        if node.op.name != "cast":
+            stored.update(node.inputs)
     for number in reversed(range(len(graph.nodes))):
         node = graph.nodes[number]
         if node.op.name not in ROWS and node.op.name not in ALWAYS_OF_DENSE:
@@ -113,7 +118,7 @@ def _widened(graph: Graph) -> dict[int, int]:
         (result,) = node.outputs
         if node.op.name == "cast":
             change = specs[result].dtype.itemsize - specs[node.inputs[0]].dtype.itemsize
-            if change > 0 and result in deep:
+            if change > 0 and result in deep and node.inputs[0] in stored:
                 found[number] = node.inputs[0]
             if change:
                 continue
