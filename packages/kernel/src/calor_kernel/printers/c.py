@@ -171,8 +171,9 @@ class KernelPrinter(Printer):
         simple = all(not r.operations for r in ways) and len(operation.results) == 1
         if not simple or operation.result.type.width > 1:
             return False
-        values = [self.operand(r.yields[0]) for r in ways]
-        self.define(operation.result, self.dialect.choose(condition, *values), "t", block)
+        a, b = (self.operand(r.yields[0]) for r in ways)
+        made = self.dialect.choose_as(operation.result.type.dtype, condition, a, b)
+        self.define(operation.result, made, "t", block)
         return True
 
     def assign(self, targets: Sequence[Value], values: Sequence[Value]) -> None:

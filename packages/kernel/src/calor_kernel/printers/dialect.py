@@ -200,6 +200,17 @@ class Dialect:
         """Return ``a`` where the condition holds, else ``b``, for scalars."""
         return choice(condition, a, b)
 
+    def choose_as(
+        self, dtype: DType, condition: Expression, a: Expression, b: Expression
+    ) -> Expression:
+        """Return :meth:`choose` in a dtype.
+
+        C promotes a choice of two narrow integers to int, which their functions do not accept.
+        """
+        chosen = self.choose(condition, a, b)
+        narrow = dtype.kind in ("int", "uint") and dtype.itemsize < 4
+        return self.cast(dtype, chosen) if narrow else chosen
+
     def own_helper(self, name: str, *dtypes: DType) -> tuple[str, str] | None:
         """Return name and text of a language-specific replacement for a helper."""
         return self.own_helpers.get("_".join((name, *(d.name for d in dtypes))))

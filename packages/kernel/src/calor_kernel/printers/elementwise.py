@@ -69,11 +69,8 @@ class Scalars:
         if name == "bitcast":
             return self.bitcast(operands[0], dtype, result.dtype)
         if name == "select":
-            chosen = self.dialect.choose(*operands)
-            # C promotes a choice of two narrow integers to int, which their functions do not
-            # accept.
-            narrow = result.dtype.kind in ("int", "uint") and result.dtype.itemsize < 4
-            return self.dialect.cast(result.dtype, chosen) if narrow else chosen
+            condition, a, b = operands
+            return self.dialect.choose_as(result.dtype, condition, a, b)
         if dtype.kind == "float" and not self.dialect.computes(dtype):
             self.dialect.refuse(f"arithmetic of {dtype}: {name}")
         if dtype is bool_:

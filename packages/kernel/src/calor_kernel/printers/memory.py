@@ -40,7 +40,9 @@ def load(printer: Printer, operation: Operation, block: Block) -> None:
         lanes = []
         for place, rest in _pieces(printer, operation, type.width):
             found = printer.elements.value(memory, place)
-            lanes.append(printer.dialect.choose(rest[0], found, rest[1]) if masked else found)
+            if masked:
+                found = printer.dialect.choose_as(type.dtype, rest[0], found, rest[1])
+            lanes.append(found)
         made = lanes[0] if type.width == 1 else printer.dialect.vector(type, lanes)
         made = ex.reading(made, *lanes)
     printer.define(operation.result, made, memory.name + "_", block)

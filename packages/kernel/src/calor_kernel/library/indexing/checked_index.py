@@ -21,7 +21,7 @@ class IndexedAxes(Generic[N]):
     """The sizes and strides of indexed axes; an index has a number for each."""
 
     sizes: tuple[kl.SizeOf[N], ...]
-    strides: tuple[kl.SizeOf[N], ...]
+    strides: tuple[kl.StrideOf[N], ...]
 
 
 def quick_unravel(
