@@ -39,6 +39,7 @@ _MISSING: Final[dict[str, tuple[str, ...]]] = {
     ),
     "its convolutions go forward": ("conv_input_gradient", "conv_weight_gradient"),
     "a program has no jumps": ("cond", "while_loop", "scan"),
+    "a program does not wait for the host": ("callback", "ordered_callback"),
     "the box orders a program by itself": ("barrier",),
     "it draws no numbers": ("random_bits",),
     "there are no complex numbers": ("real", "imag", "conj", "join"),

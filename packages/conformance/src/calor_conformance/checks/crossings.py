@@ -51,6 +51,8 @@ _TYPICAL = (int32, int64, uint8, float16, complex64)
 ELEMENTWISE = 8
 # Programs and rows of large operands take longer, and their factors are few.
 _FEW = {"large": 3, "long": 4}
+# A check holds so many arrays of an operand's size at most, and kept ones of the check before.
+_COPIES = 16
 _STEP = 1e-4
 _BOUNDS = {float64: 1e-6, float32: 2e-3}
 # The kind, subject and dtype of each check of crossings that was made.
@@ -104,7 +106,16 @@ def _sampled(kind: str, subject: Subject, dtype: DType, place: Place) -> None:
     count = _count(kind, subject, dtype)
     every = scenarios(subject, dtype, place.plain.info, [place.seed])
     for scenario in islice(every, count):
-        tried(kind, subject, scenario, dtype, place, deep=False)
+        if _fits(scenario, dtype, place):
+            tried(kind, subject, scenario, dtype, place, deep=False)
+
+
+def _fits(scenario: Scenario, dtype: DType, place: Place) -> bool:
+    """Return whether operands of a scenario's length leave room on a device of little memory."""
+    most = place.plain.memory.limit
+    length = scenario.get("length", 0)
+    nbytes = length * dtype.itemsize if isinstance(length, int) else 0
+    return most is None or _COPIES * nbytes <= most
 
 
 def tried(
