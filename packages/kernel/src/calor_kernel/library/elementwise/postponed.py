@@ -30,6 +30,7 @@ _NEAR: Final = 8
 # A value of a smaller share of another's bytes counts as one of rows, or of a channel.
 _ROW: Final = 8
 _SOURCES: Final = frozenset(("full", "constant", "iota"))
+_PRODUCTS: Final = frozenset(("dot_general", "conv", "conv_input_gradient", "conv_weight_gradient"))
 
 _last: list[tuple[weakref.ref[Graph], Mapping[int, int]]] = []
 
@@ -102,14 +103,16 @@ def _widened(graph: Graph) -> dict[int, int]:
     """Return the conversions to more bytes that a reduction or another op reads at last.
 
     Stored for these, the converted value, or what is computed from it, takes more bytes than the
-    value itself, which is stored for its other readers anyway. Where elementwise nodes alone read
-    it and narrow it again, nothing is stored.
+    value itself, which a product stores, or which is stored for other readers. Where elementwise
+    nodes alone read it and narrow it again, nothing is stored.
     """
     specs, deep, found = graph.specs, set[int](), dict[int, int]()
     stored = {*graph.inputs, *graph.outputs}
     for node in graph.nodes:
         if node.op.name != "cast":
             stored.update(node.inputs)
+        if node.op.name in _PRODUCTS:
+            stored.update(node.outputs)
     for number in reversed(range(len(graph.nodes))):
         node = graph.nodes[number]
         if node.op.name not in ROWS and node.op.name not in ALWAYS_OF_DENSE:
