@@ -32,7 +32,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # These doors put another module in their place, which a collector of docstrings would undo.
 DOORS = ("distributed", "distributions", "drawing", "linalg", "nn", "special", "train")
-collect_ignore = [f"packages/core/src/calor/{name}.py" for name in DOORS]
+# A backend of einops is imported by einops alone.
+NEEDY = ("einops_backend",)
+collect_ignore = [f"packages/core/src/calor/{name}.py" for name in (*DOORS, *NEEDY)]
 
 
 def pytest_unconfigure() -> None:

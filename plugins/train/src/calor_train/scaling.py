@@ -54,7 +54,7 @@ class GradScaler(Stateful):
     >>> import calor
     >>> from calor import nn, train
     >>> model = nn.Linear(2, 1)
-    >>> optimizer, scaler = train.SGD(model, 0.1), train.GradScaler()
+    >>> optimizer, scaler = train.SGD(model, 0.1), train.GradScaler(1024.0)
     >>> @calor.jit
     ... def step(model, optimizer, scaler, x):
     ...     with calor.autocast("float16"):
@@ -65,7 +65,7 @@ class GradScaler(Stateful):
     ...     optimizer.zero_grad()
     ...     return loss.detach()
     >>> step(model, optimizer, scaler, calor.ones((4, 2))).dtype, scaler.get_scale()
-    (calor.float32, 65536.0)
+    (calor.float32, 1024.0)
     """
 
     def __init__(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -46,4 +47,5 @@ def _source(function: Callable[..., Any]) -> str:
     cells = getattr(function, "__closure__", None) or ()
     held = [cell.cell_contents for cell in cells]
     kept = [h if not callable(h) else getattr(h, "__qualname__", "") for h in held]
-    return text + "".join(map(repr, kept))
+    # Functions within a value are told with their addresses, which differ between processes.
+    return text + re.sub(r" at 0x[0-9a-f]+", "", "".join(map(repr, kept)))
