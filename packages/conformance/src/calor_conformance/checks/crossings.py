@@ -18,7 +18,7 @@ import numpy as np
 
 import calor
 from calor.dtypes import DType, complex64, float16, float32, float64, int32, int64, uint8
-from calor.errors import CalorError, UnsupportedError
+from calor.errors import CalorError, OutOfMemoryError, UnsupportedError
 
 from ..rows.crossed import SUBJECTS
 from ..rows.crossed.language import Problem, Subject
@@ -51,8 +51,8 @@ _TYPICAL = (int32, int64, uint8, float16, complex64)
 ELEMENTWISE = 8
 # Programs and rows of large operands take longer, and their factors are few.
 _FEW = {"large": 3, "long": 4}
-# A check holds so many arrays of an operand's size at most, and kept ones of the check before.
-_COPIES = 16
+# A device of little memory may refuse operands of this length; contracts of memory judge that.
+_LONG = 1 << 16
 _STEP = 1e-4
 _BOUNDS = {float64: 1e-6, float32: 2e-3}
 # The kind, subject and dtype of each check of crossings that was made.
@@ -106,16 +106,7 @@ def _sampled(kind: str, subject: Subject, dtype: DType, place: Place) -> None:
     count = _count(kind, subject, dtype)
     every = scenarios(subject, dtype, place.plain.info, [place.seed])
     for scenario in islice(every, count):
-        if _fits(scenario, dtype, place):
-            tried(kind, subject, scenario, dtype, place, deep=False)
-
-
-def _fits(scenario: Scenario, dtype: DType, place: Place) -> bool:
-    """Return whether operands of a scenario's length leave room on a device of little memory."""
-    most = place.plain.memory.limit
-    length = scenario.get("length", 0)
-    nbytes = length * dtype.itemsize if isinstance(length, int) else 0
-    return most is None or _COPIES * nbytes <= most
+        tried(kind, subject, scenario, dtype, place, deep=False)
 
 
 def tried(
@@ -148,6 +139,9 @@ def tried(
         run(scenario)
     except UnsupportedError:
         raise
+    except OutOfMemoryError:
+        if scenario.get("length", 0) < _LONG:
+            raise
     except (AssertionError, CalorError) as error:
         factors = factors_for(subject, place.plain.info, deep)
         plain = plainer(subject, scenario, factors, partial(_fails, run))

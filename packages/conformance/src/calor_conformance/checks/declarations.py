@@ -9,7 +9,7 @@ import calor
 from calor.backends.protocol import FEATURES, FULL, Claim, Info, State
 from calor.dtypes import ALL
 from calor.graph.graph import Graph
-from calor.ops.base import TABLE
+from calor.ops.base import table
 
 from .base import Place
 from .contract import Contracts
@@ -32,9 +32,10 @@ def description(place: Place) -> None:
         declared = info.dtypes.get(dtype, FULL)
         assert dtype.is_inexact, f"{dtype.name} has no numbers to flush"
         assert declared.level == "partial", f"{dtype.name} flushes, and is {declared}, not partial"
+    known = table()
     for key, state in info.ops.items():
         name = key[0] if isinstance(key, tuple) else key
-        assert name in TABLE, f"{name!r} is no op of the table"
+        assert name in known, f"{name!r} is no op of the table"
         _explained(f"op {key}", state)
     for name, limit in info.limits.items():
         assert type(limit) is int, f"limit {name} is {limit!r}"

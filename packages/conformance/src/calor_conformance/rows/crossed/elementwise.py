@@ -234,9 +234,9 @@ def _around_the_ends(to: DType, source: DType, rng: np.random.Generator) -> Arra
 
 
 _CAST_SOURCES = tuple(
-    sorted({d for c in casts.CASES for d in c.dtypes}, key=lambda d: d.name != "float32")
+    sorted({d for c in casts.CASES for d in c.dtypes}, key=lambda d: (d.name != "float32", d.index))
 )
-_CAST_TARGETS = tuple(sorted(_CASTS, key=lambda d: d.name != "int32"))
+_CAST_TARGETS = tuple(sorted(_CASTS, key=lambda d: (d.name != "int32", d.index)))
 
 
 # Complex functions where their branches meet: the sign of a zero says on which side.
