@@ -49,6 +49,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--first-call", action="store_true", help="time first calls in processes of their own")
     add("--threads", type=int, metavar="N", help="threads for everyone")
     add("--repeats", type=int, default=7, metavar="N", help="samples of a step")
+    gate = "a file: processes that are given the same one measure in turns, and compile together"
+    add("--gate", type=Path, metavar="FILE", help=gate)
     add("--json", type=Path, metavar="FILE", help="write what was found and the setting")
     add("--append", action="store_true", help="keep what the file has of other steps")
     add("--start", action="store_true", help=argparse.SUPPRESS)
@@ -149,6 +151,7 @@ def joined(before: Any, document: dict[str, Any]) -> dict[str, Any]:
 
 def measured(setting: Any, options: argparse.Namespace) -> dict[str, Any]:
     """Return what was found of a step."""
+    from harness.gate import in_turn
     from programs import compared, launches, starts
     from programs.ours import Ours
 
@@ -159,10 +162,11 @@ def measured(setting: Any, options: argparse.Namespace) -> dict[str, Any]:
     with opened(options):
         step = Ours(setting, options.device, state)
         if state is not None:
-            found |= compared.beside(step, state, options.compare, options.repeats)
+            found |= compared.beside(step, state, options.compare, options.repeats, options.gate)
         if options.launches or not options.compare:
             asked = launches.described_ceilings if options.described else launches.ceilings_of
-            rows = launches.of_step(step, asked(step), options.described)
+            with in_turn(options.gate):
+                rows = launches.of_step(step, asked(step), options.described)
             found |= {"launches": len(rows), "peak_bytes": {"calor": step.peak_bytes()}} | found
             print(launches.heads(rows), flush=True)
             print("\n".join(launches.table(rows)))

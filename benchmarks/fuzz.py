@@ -42,6 +42,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--repeat", action="append", metavar="LINE", help="only this case")
     parser.add_argument("--list", action="store_true", help="print the cases, and run none")
     parser.add_argument("--threads", type=int, metavar="N", help="threads for everyone")
+    gate = "a file: processes that are given the same one measure in turns, and compile together"
+    parser.add_argument("--gate", type=Path, metavar="FILE", help=gate)
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds of one case")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows and the setting")
     options = parser.parse_args(arguments)
@@ -83,7 +85,8 @@ def run(options: argparse.Namespace, setting: dict[str, Any]) -> dict[str, Any]:
     from fuzzing.workers import Failure, Worker, serve
 
     found: dict[str, Any] = {"rows": [], "failures": [], "disagreements": []}
-    worker = Worker(serve, (options.device, options.peers, options.threads), options.timeout)
+    given = (options.device, options.peers, options.threads, options.gate)
+    worker = Worker(serve, given, options.timeout)
     end = monotonic() + 60 * options.minutes
     try:
         for number, line in enumerate(lines_of(options)):

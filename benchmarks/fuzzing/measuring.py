@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -13,6 +14,7 @@ from fuzzing.graphs import NotCaptured
 from fuzzing.launch_floor import Launches, launches_of
 from fuzzing.operands import array
 from fuzzing.sides import HOSTS, Calor, CalorBeside, Side, Torch
+from harness.gate import in_turn
 
 # Bytes of all sets together: more than the caches of a GPU, and at most so many sets.
 _CACHES, _SETS = 1.5e8, 6
@@ -41,8 +43,11 @@ class Measured:
     launches: Launches | None = None
 
 
-def measure(sample: Sample, device: str, peer: str) -> Measured:
-    """Return the times of a case by calor on a device and by a peer, after a check."""
+def measure(sample: Sample, device: str, peer: str, gate: Path | None = None) -> Measured:
+    """Return the times of a case by calor on a device and by a peer, after a check.
+
+    ``gate``: a file that processes on one device share, so that they measure in turns.
+    """
     work = work_of(sample)
     on_host = device.partition(":")[0] in HOSTS
     nbytes = work.nbytes(sample.dtype, sample.gradient)
@@ -61,11 +66,13 @@ def measure(sample: Sample, device: str, peer: str) -> Measured:
     if wrong:
         measured.problem, measured.wrong = wrong, True
         return measured
-    times, why = _times(ours, theirs)
+    with in_turn(gate):
+        times, why = _times(ours, theirs)
     measured.ours_s, measured.peer_s = times["ours"], times["peer"]
     measured.note = "; ".join(filter(None, (note, why)))
     if isinstance(theirs, CalorBeside) and not (ours.on_host or why):
-        measured.launches = launches_of(ours, theirs)
+        with in_turn(gate):
+            measured.launches = launches_of(ours, theirs)
     return measured
 
 

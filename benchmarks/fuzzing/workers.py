@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 _START_S = 180.0
@@ -79,7 +80,9 @@ class Worker:
         return Failure(message)
 
 
-def serve(pipe: Connection, device: str, peer: str, threads: int | None) -> None:
+def serve(
+    pipe: Connection, device: str, peer: str, threads: int | None, gate: Path | None = None
+) -> None:
     """Answer lines of cases with what was measured, as a dictionary, until the pipe closes."""
     if threads is not None:
         from thread_limits import limit_peers
@@ -95,7 +98,7 @@ def serve(pipe: Connection, device: str, peer: str, threads: int | None) -> None
         except EOFError:
             return
         try:
-            measured = measure(sample_of(line), device, peer)
+            measured = measure(sample_of(line), device, peer, gate)
         except Exception as error:
             text = " ".join(f"{type(error).__name__}: {error}".split())
             measured = Measured(problem=text[:400])

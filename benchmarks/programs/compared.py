@@ -7,12 +7,14 @@ import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from harness import report
+from harness.gate import in_turn
 from harness.timing import interleaved
 from models.base import Array
 from programs.ours import Ours
@@ -71,11 +73,16 @@ def fresh_state(setting: Setting) -> dict[str, Array]:
 
 
 def beside(
-    ours: Ours, state: Mapping[str, Array], peers: Sequence[str], repeats: int
+    ours: Ours,
+    state: Mapping[str, Array],
+    peers: Sequence[str],
+    repeats: int,
+    gate: Path | None = None,
 ) -> dict[str, Any]:
     """Return seconds a step of calor and its peers, ratios, and which do not agree.
 
-    ``state``: the weights from which all begin.
+    ``state``: the weights from which all begin. ``gate``: a file that processes on one device
+    share, so that they measure in turns.
     """
     setting, device = ours.setting, ours.device
     gpu = device not in PROCESSORS
@@ -107,7 +114,8 @@ def beside(
             found["peak_bytes"][name] = step.peak_bytes()
     for name, problem in found["disagreements"].items():
         print(f"DISAGREES with {name}: {problem}", flush=True)
-    found["seconds"] = timed(calls, repeats)
+    with in_turn(gate):
+        found["seconds"] = timed(calls, repeats)
     found["peak_bytes"]["calor"] = ours.peak_bytes()
     taken = found["seconds"]["calor"]
     found["ratios"] = {n: s / taken for n, s in found["seconds"].items() if n != "calor"}
