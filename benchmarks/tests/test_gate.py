@@ -1,7 +1,6 @@
 """Processes that share a gate measure in turns."""
 
 import multiprocessing
-import sys
 from itertools import pairwise
 from pathlib import Path
 from time import monotonic, sleep
@@ -23,7 +22,7 @@ def _hold(gate: Path, spans: Any) -> None:
 
 
 def test_spans_of_processes_lie_apart(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+    context = multiprocessing.get_context("spawn")
     spans = context.Queue()
     running = [context.Process(target=_hold, args=(tmp_path / "gate", spans)) for _ in range(3)]
     for process in running:
