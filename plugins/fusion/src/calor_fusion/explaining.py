@@ -69,16 +69,21 @@ class Flow:
         Why the host takes part in each step; None where all steps are queued together.
     parts : tuple of Explanation
         The work of a step: of each sub-graph, in the order of the op's attributes.
+    apart : str or None
+        Why a family that takes such ops does not compute all steps in one launch.
     """
 
     op: str
     by_host: str | None
     parts: tuple[Explanation, ...]
+    apart: str | None = None
 
     def __str__(self) -> str:
         how = "queued as a whole"
         if self.by_host is not None:
             how = f"step by step, by the host: {self.by_host}"
+        if self.apart is not None:
+            how = f"{how}; not one launch: {self.apart}"
         texts = (str(part).replace("\n", "\n  ") for part in self.parts)
         return "\n".join([f"{self.op}, {how}", *(f"    a step: {text}" for text in texts)])
 
@@ -161,13 +166,13 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanat
 def _explained(engine: Engine, graph: Graph) -> Explanation:
     """Return the explanation of a graph, with those of its sub-graphs."""
     from calor_kernel.planning.compiling import compile_body, fitting
-    from calor_kernel.planning.control import FLOWS, ControlPlan, Staged
-    from calor_kernel.planning.plan import Plan
+    from calor_kernel.planning.control import ControlPlan, Staged
+    from calor_kernel.planning.flows import flow_refusal, has_flows, is_flow
     from calor_kernel.planning.planner import Planner, cover
     from calor_kernel.planning.recomputing import recomputing
 
     graph = recomputing(fitting(engine, graph)[0])
-    if not any(node.op.name in FLOWS for node in graph.nodes):
+    if not has_flows(engine, graph):
         units = cover(graph, engine.fusers, engine.device.info)
         planner = Planner(engine.lowerings, graph, engine.fusers, engine.deterministic)
         pieces = tuple(map(_piece, planner.draft(units).tasks))
@@ -177,16 +182,14 @@ def _explained(engine: Engine, graph: Graph) -> Explanation:
     flows: list[Flow] = []
     for segment, runner in plan.parts():
         node = plan.graph.nodes[segment.nodes[0]]
-        if node.op.name not in FLOWS:
+        if not is_flow(engine, plan.graph, node):
             found.append(_explained(engine, segment.graph))
-            continue
-        if isinstance(runner, Plan):
-            # A family takes all steps as an op.
-            found.append(Explanation(tuple(map(_piece, runner.draft.tasks)), ()))
             continue
         bodies = (a for a in node.attributes.values() if isinstance(a, type(graph)))
         inner = tuple(_explained(engine, body) for body in bodies)
-        flows.append(Flow(node.op.name, runner.by_host, inner))
+        families = engine.lowerings
+        apart = flow_refusal(engine, plan.graph, node) if node.op.name in families else None
+        flows.append(Flow(node.op.name, runner.by_host, inner, apart))
     pieces = tuple(piece for one in found for piece in one.pieces)
     return Explanation(pieces, tuple(a for one in found for a in one.apart), tuple(flows))
 

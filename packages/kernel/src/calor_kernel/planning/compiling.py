@@ -13,8 +13,9 @@ from calor.graph.graph import Graph, Node
 from calor.interning import remember
 from calor_kernel.contract.movement import ALWAYS_OF_DENSE, view_of
 from calor_kernel.contract.work import Refusal, View
-from calor_kernel.planning.control import FLOWS, ControlPlan, Staged
+from calor_kernel.planning.control import ControlPlan, Staged
 from calor_kernel.planning.engine import Engine
+from calor_kernel.planning.flows import FLOWS, flow_refusal, has_flows
 from calor_kernel.planning.joins import joining
 from calor_kernel.planning.late_casts import casts_behind
 from calor_kernel.planning.planner import SOURCES
@@ -42,7 +43,8 @@ def _refusal(engine: Engine, graph: Graph, node: Node) -> str | None:
     if name in STRUCTURAL:
         return None
     if name in FLOWS:
-        return _body_refusal(engine, node)
+        taken = flow_refusal(engine, graph, node) is None
+        return None if taken else _body_refusal(engine, node)
     specs = graph.specs
     views = tuple(View.dense(specs[v]) for v in node.inputs)
     if len(views) == 1:
@@ -93,18 +95,13 @@ def known_in_stages(engine: Engine, graph: Graph) -> bool:
     A known program at a new size then asks no family about its nodes. The stages are kept, because
     the graph is likely to be compiled next.
     """
-    if not _flows(graph):
+    if not has_flows(engine, graph):
         return False
     staged = Staged.of(engine, arranged(graph))
     engine.staged = graph, staged
-    flows = (node for node in staged.graph.nodes if node.op.name in FLOWS)
     return all(map(engine.replanning.fits, staged.plans())) and not any(
-        _body_refusal(engine, node) for node in flows
+        _body_refusal(engine, node) for node in staged.flows()
     )
-
-
-def _flows(graph: Graph) -> bool:
-    return any(node.op.name in FLOWS for node in graph.nodes)
 
 
 def arranged(graph: Graph) -> Graph:
@@ -125,7 +122,7 @@ def compile_graph(engine: Engine, graph: Graph) -> Executable:
     structure = structure_of(graph)
     if structure is not None:
         return engine.replanning.plan(graph, structure, key, planned)
-    if _flows(graph):
+    if has_flows(engine, graph):
         return ControlPlan(engine, Staged.of(engine, graph), compile_body)
     return plan_anew(engine, graph, key, planned)
 

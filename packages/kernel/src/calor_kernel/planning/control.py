@@ -19,16 +19,15 @@ from calor.errors import OutOfMemoryError
 from calor.graph.graph import Graph, Node
 from calor.graph.host_call import HostCall
 from calor.graph.segments import Segment
-from calor_kernel.contract.work import Refusal, View
 from calor_kernel.device.buffers import OPEN, KernelBuffer
 from calor_kernel.device.outcomes import inherit, verify
 from calor_kernel.device.protocol import Memory
 from calor_kernel.planning.device_loop import DeviceLoop
 from calor_kernel.planning.engine import Engine
+from calor_kernel.planning.flows import is_flow
 from calor_kernel.planning.parts import Part, Place, places_of
 from calor_kernel.planning.pitches import Pitches
 from calor_kernel.planning.plan import Plan, copied
-from calor_kernel.planning.replanning import plan_anew
 from calor_kernel.planning.stages import PARTS, PLANNED, stages_of
 from calor_kernel.planning.steps import CHUNK, Steps
 from calor_kernel.planning.whole import Refused, Stage, Whole
@@ -347,7 +346,7 @@ class _Callback(_Flow):
         return made
 
 
-FLOWS: Final[dict[str, Callable[[Engine, Node, Graph, Compile], _Flow]]] = {
+_RUNNERS: Final[dict[str, Callable[[Engine, Node, Graph, Compile], _Flow]]] = {
     "cond": _Cond,
     "while_loop": _While,
     "scan": _Scan,
@@ -387,17 +386,6 @@ def _plain(stage: _Stage, ends: Sequence[int]) -> Stage | None:
     return Stage(taken, made, ends, plan) if type(plan) is Plan else None
 
 
-def _launched(engine: Engine, segment: Segment) -> Plan | None:
-    """Return the plan of a flow that a family takes as an op, None if none does."""
-    (node,), graph = segment.graph.nodes, segment.graph
-    if node.op.name not in engine.lowerings or graph.host:
-        return None
-    views = tuple(View.dense(graph.specs[v]) for v in node.inputs)
-    outputs = tuple(graph.specs[v] for v in node.outputs)
-    found = engine.lowerings.ask(node.op.name, node.attributes, views, outputs)
-    return None if isinstance(found, Refusal) else plan_anew(engine, graph)
-
-
 class Staged(NamedTuple):
     """A graph with control flow, its segments in an order to run them, and parts of its inputs."""
 
@@ -409,12 +397,18 @@ class Staged(NamedTuple):
     def of(cls, engine: Engine, graph: Graph) -> Staged:
         """Return the stages of a graph, whose nodes may be repeated in several of them."""
         align = engine.device.info.starts if engine.pool.parts else 0
-        whole, segments = stages_of(graph, FLOWS, places_of(graph, align))
+        flows = {n for n, node in enumerate(graph.nodes) if is_flow(engine, graph, node)}
+        whole, segments = stages_of(graph, flows, places_of(graph, align))
         return cls(whole, segments, places_of(whole, align))
 
     def plans(self) -> Iterator[Graph]:
         """Return the graphs that are planned: all stages but flows and parts of inputs."""
         return (s.graph for s in self.segments if s.colour == PLANNED)
+
+    def flows(self) -> Iterator[Node]:
+        """Return the nodes that run by stages."""
+        flows = (s for s in self.segments if s.colour not in (PLANNED, PARTS))
+        return (self.graph.nodes[s.nodes[0]] for s in flows)
 
 
 class ControlPlan:
@@ -444,10 +438,7 @@ class ControlPlan:
         if segment.colour == PLANNED:
             return segment.inputs, segment.outputs, build(self.engine, segment.graph)
         node = self.graph.nodes[segment.nodes[0]]
-        launched = _launched(self.engine, segment)
-        if launched is not None:
-            return segment.inputs, segment.outputs, launched
-        flow = FLOWS[node.op.name](self.engine, node, self.graph, partial(self._body, build))
+        flow = _RUNNERS[node.op.name](self.engine, node, self.graph, partial(self._body, build))
         return node.inputs, node.outputs, flow
 
     def parts(self) -> list[tuple[Segment, Any]]:

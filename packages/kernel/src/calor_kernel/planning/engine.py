@@ -95,6 +95,8 @@ class Engine(ABC):
         self.bodies: WeakValueDictionary[tuple[Graph, int], Executable] = WeakValueDictionary()
         # Why the device refuses a sub-graph; None where it takes it.
         self.body_refusals: dict[Graph, str | None] = {}
+        # Why no family takes all steps of sub-graphs as an op.
+        self.flow_refusals: dict[tuple[Graph, ...], str] = {}
         # The last graph whose stages were asked for, with them.
         self.staged: tuple[Graph, Any] | None = None
         # Collects the times of launches during a profile.

@@ -18,9 +18,9 @@ from calor_kernel.contract.cost import ceilings_of
 from calor_kernel.contract.work import Work
 from calor_kernel.planning.arena import Lives
 from calor_kernel.planning.compiling import arranged, compile_graph
-from calor_kernel.planning.control import FLOWS
 from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.fast_path import short_way
+from calor_kernel.planning.flows import has_flows
 from calor_kernel.planning.lowering import Lowerings
 from calor_kernel.planning.plan import Plan
 from calor_kernel.planning.planner import Planner
@@ -39,7 +39,7 @@ def compile_within(
     ``in_place``: the input in whose memory an output is written, by number. MemoryLimitError if
     more is needed when all that helps is recomputed.
     """
-    if any(node.op.name in FLOWS for node in graph.nodes):
+    if has_flows(engine, graph):
         made = compile_graph(engine, graph)
         if made.required_bytes > limit:
             raise MemoryLimitError(smallest=made.required_bytes)

@@ -28,7 +28,7 @@ _SHORT: Final = 1 << 16
 
 
 def stages_of(
-    graph: Graph, flows: Collection[str], parts: Collection[int]
+    graph: Graph, flows: Collection[int], parts: Collection[int]
 ) -> tuple[Graph, list[Segment]]:
     """Return a graph's stages, and the graph of which they are segments.
 
@@ -36,8 +36,8 @@ def stages_of(
     ----------
     graph : Graph
         A graph with control flow.
-    flows : collection of str
-        The names of ops of control flow; each such node is a stage.
+    flows : collection of int
+        The numbers of nodes with control flow; each is a stage.
     parts : collection of int
         Values that are parts of inputs; those that several stages read form a stage.
 
@@ -47,7 +47,7 @@ def stages_of(
         A graph with the same inputs and outputs, in which stages have their own views, and its
         segments in an order to run them.
     """
-    colours = [i if n.op.name in flows else PLANNED for i, n in enumerate(graph.nodes)]
+    colours = [i if i in flows else PLANNED for i in range(len(graph.nodes))]
     groups = grouped(graph, colours)
     wanted = _read_elsewhere(graph, colours, groups) & {*parts}
     if wanted:

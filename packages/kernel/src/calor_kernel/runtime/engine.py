@@ -26,7 +26,7 @@ from calor_kernel.library.attention import CacheFuser, DeltaFuser
 from calor_kernel.library.sort import SortFuser
 from calor_kernel.planning import engine
 from calor_kernel.planning.compiling import STRUCTURAL
-from calor_kernel.planning.control import FLOWS
+from calor_kernel.planning.flows import FLOWS
 from calor_kernel.planning.lowering import Lowerings, load_families
 from calor_kernel.planning.replanning import Replanning
 from calor_kernel.runtime.autotune import Tuner, deterministic
@@ -100,6 +100,7 @@ class Engine(engine.Engine):
         self.replanning.forget()
         self.bodies.clear()
         self.body_refusals.clear()
+        self.flow_refusals.clear()
         self.staged = None
         for name in ("coverings", "drafts"):
             self.__dict__.pop(name, None)

@@ -164,6 +164,8 @@ def _skinny(task: Task, request: Request) -> Works:
     """Yield the plans of few rows, the one that takes least first."""
     product, info = task.product, task.info
     first = skinny_mma.skinny_plan(product, info)
+    if first is None:
+        yield Dropped("skinny MMA", "two launches, parts of the K axis and their sums, take less")
     more = skinny_mma.plans_of(product, info) if request.candidates else ()
     for plan in dict.fromkeys((first, *more)):
         if plan is None or plan.shared_bytes > info.shared_bytes:
@@ -280,7 +282,7 @@ def _tiled(task: Task, request: Request) -> Works:
 WAYS: Final[Table[Task]] = Table(
     "matmul",
     Way("GEMV", _gemv_refusal, _gemv),
-    *((Way("skinny MMA", _skinny_refusal, _skinny),) if skinny_mma.CHOSEN else ()),
+    Way("skinny MMA", _skinny_refusal, _skinny),
     Way("warp MMA", _warp_mma_refusal, _warp_mma),
     Way("MMA split-K", _divided_mma_refusal, _predicated),
     Way("staged MMA", _staged_refusal, _staged, spare=True),

@@ -14,7 +14,7 @@ from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
 from calor_kernel.contract.work import Flags, Output, Refusal, Request, Scratch, Work
 from calor_kernel.language import index_dtype
 from calor_kernel.library.recurrence.cell import Cell, Unfit, cell_of
-from calor_kernel.library.recurrence.persistent import FIRST, recur
+from calor_kernel.library.recurrence.persistent import WORDS, recur
 from calor_kernel.library.recurrence.plan import RecurrencePlan, plan_of, plans_of
 from calor_kernel.library.recurrence.stacks import Extent
 
@@ -76,7 +76,7 @@ def work_of(request: Request, cell: Cell, plan: RecurrencePlan) -> Work:
         stacks=results[carries : carries + stacks],
         kept=results[carries + stacks :],
         factors=Bound(Scratch(0), plan.dtype, 16),
-        words=Bound(Flags(FIRST + cubes), uint32),
+        words=Bound(Flags(WORDS), uint32),
         extent=Extent(attributes["length"], samples, features),
         plan=plan,
         cell=cell,

@@ -21,8 +21,8 @@ from calor_kernel.library.recurrence.cell import Cell
 from calor_kernel.library.recurrence.plan import RecurrencePlan, place_in
 from calor_kernel.library.recurrence.stacks import Extent, Feature, Late, Parts, Reader, feature
 
-# Words: who left, and the count of arrivals or the step of each cube.
-LEFT, FIRST = 0, 1
+# Words: who left, and the count of arrivals.
+LEFT, ARRIVED, WORDS = 0, 1, 2
 
 
 @kl.kernel
@@ -78,12 +78,14 @@ def recur(
                 place = place_of(plan, one.sample, term)
                 target.store(place, made[block], mask=one.exists)
             known.append(made[cell.factors :])
-        tell(words, step, plan)
+        kl.barrier()
+        if kl.unit_index() == 0:
+            arrive(words, ARRIVED)
         # The rows of the last step are read again, which needs no branch.
         following = kl.min(step + 1, extent.length - 1)
         if plan.early:
             own.read_all(ahead, mine, following, reverse)
-        await_all(words, step, plan)
+        wait_for(words, ARRIVED, (step + 1) * kl.cube_count(0))
         sums = products(target, weights, extent.samples, plan)
         # A wait for other cubes, or what is told to them, would also wait for these.
         if not plan.early:
@@ -110,12 +112,8 @@ def recur(
         late.write(own, turn, one, extent.length - 1, carries, reverse)
         for k, target in enumerate(last):
             target.store(own.place(one), carries[k][turn], mask=one.exists)
-    cubes = kl.cube_count(0)
-    if is_last(words, LEFT, cubes):
-        for word in kl.loop_range(
-            kl.unit_index(), cubes if plan.signal == "words" else 1, plan.units
-        ):
-            leave(words, FIRST + word)
+    if is_last(words, LEFT, kl.cube_count(0)) & (kl.unit_index() == 0):
+        leave(words, ARRIVED)
 
 
 @kl.helper
@@ -174,34 +172,6 @@ def fill_edges(
             at = place_of(plan, sample, term)
             factors[at] = zero
             factors[at + plan.room] = zero
-
-
-@kl.helper
-def tell(words: kl.Pointer, step: kl.Number, plan: RecurrencePlan) -> None:
-    """Tell all cubes that this one has written its factors of a step."""
-    kl.barrier()
-    if kl.unit_index() == 0:
-        if plan.signal == "count":
-            arrive(words, FIRST)
-        else:
-            kl.fence("device", "release")
-            number = (step + 1).to(words.dtype)
-            words.store(FIRST + kl.cube_position(0), number, order="relaxed", scope="device")
-
-
-@kl.helper
-def await_all(words: kl.Pointer, step: kl.Number, plan: RecurrencePlan) -> None:
-    """Wait until all cubes have written their factors of a step."""
-    cubes = kl.cube_count(0)
-    if plan.signal == "count":
-        wait_for(words, FIRST, (step + 1) * cubes)
-    else:
-        number = (step + 1).to(words.dtype)
-        for word in kl.loop_range(kl.unit_index(), cubes, plan.units):
-            while words.load(FIRST + word, order="relaxed", scope="device") < number:
-                pass
-            kl.fence("device", "acquire")
-        kl.barrier()
 
 
 @kl.helper
