@@ -357,11 +357,13 @@ def _rare(device: str) -> Iterator[Named]:
     rounded = ((32, 128, 28, 28), "float32"), ((128, 128, 3, 3), "float32")
     yield from both("resnet tf32 window", _rounded(_functional("conv2d", padding=1)), *rounded)
     yield "convolution of integers", forward(_functional("conv2d", padding=1), *whole)
-    # A layer of few rows with a long sum, one of odd sizes, and a regression's column.
+    # A layer of few rows with a long sum, one of odd sizes, a step of a recurrent layer, and a
+    # regression's column.
     for dtype in ("float32", "bfloat16"):
         for name, m, k, n in (
             ("few rows of a long sum", 64, 2560, 640),
             ("few rows of odd sizes", 24, 367, 513),
+            ("few rows of a recurrent step", 20, 650, 2600),
             ("one column", 2048, 1024, 1),
         ):
             product = forward(lambda x, w: x @ w.T, ((m, k), dtype), ((n, k), dtype))
