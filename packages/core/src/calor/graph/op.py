@@ -21,6 +21,8 @@ from calor.specs import Spec
 Rule = Callable[..., Any]
 Promotion = Literal["same", "float", "none"]
 Batch = Callable[..., Any] | Literal["leading"]
+# Attributes and the operands' specs, to the attributes where a gradient may follow.
+Keeps = Callable[..., dict[str, Any]]
 # What autocast does with floating operands: the low type, float32, or nothing.
 Autocast = Literal["", "low", "float32"]
 Residuals = str | tuple[str, ...]
@@ -104,6 +106,9 @@ class Op:
     autocast : {"", "low", "float32"}, optional
         What the functions that record the op do with floating operands inside `calor.autocast`:
         cast them to its type, or half types to float32. By default nothing.
+    keeps : callable or None, optional
+        ``(attributes, *specs)`` to the attributes with which a composite has further results that
+        its gradient alone reads. It is recorded with these where a gradient may follow.
     """
 
     __slots__ = (
@@ -113,6 +118,7 @@ class Op:
         "decompose",
         "gradient_only",
         "jvp",
+        "keeps",
         "memo",
         "name",
         "no_gradient",
@@ -143,6 +149,7 @@ class Op:
         checks: tuple[Check, ...] = (),
         batch: Batch | None = None,
         autocast: Autocast = "",
+        keeps: Keeps | None = None,
     ) -> None:
         self.name: Final = name
         self.rule: Final = rule
@@ -159,6 +166,7 @@ class Op:
         self.checks: Final = checks
         self.batch: Final = batch
         self.autocast: Final = autocast
+        self.keeps: Final = keeps
         # Memo of (operand specs, attributes) to a recipe; filled by the recorder.
         self.memo: dict[Any, Any] = {}
 

@@ -2,7 +2,10 @@
 
 Requirements: the gradient of attention is a kept composite too; it reads the output and the
 logarithm of each row's sum, and computes the scores again. A row that may look nowhere gives 0, and
-its gradients are 0. Half types are computed in float32.
+its gradients are 0. Half types are computed in float32. The gradient of a score is a difference,
+of which little is left where the softmax is nearly one-hot, so it reads the output as it was before
+it was rounded: where a gradient may follow, ``keep`` is set, and the third result is what rounding
+dropped.
 
 Operands: query (N, H, L, E), key (N, K, S, E), value (N, K, S, V), where K divides H and each key
 head serves H / K query heads; then any of a bool mask (True: may be looked at) and a bias that is
@@ -17,7 +20,7 @@ from typing import Any
 
 from calor.device_selection import on_device
 from calor.dtypes import bool_, int32
-from calor.errors import ShapeError
+from calor.errors import ArgumentError, ShapeError
 from calor.ops import elementwise as e
 from calor.ops import reductions as r
 from calor.ops import rules
@@ -32,8 +35,8 @@ from calor.specs import Spec, spec
 
 def _attention_rule(
     query: Spec, key: Spec, value: Spec, *extras: Spec,
-    causal: bool, scale: float, precision: str = "highest",
-) -> tuple[Spec, Spec]:  # fmt: skip
+    causal: bool, scale: float, precision: str = "highest", keep: bool = False,
+) -> tuple[Spec, ...]:  # fmt: skip
     for x in (query, key, value):
         rules.real_floats(x)
         if x.ndim != 4 or x.dtype is not query.dtype:
@@ -61,7 +64,18 @@ def _attention_rule(
         if x.ndim != 4 or any(a not in (1, b) for a, b in zip(x.shape, scores, strict=True)):
             raise ShapeError(f"attention: a mask or bias {x} does not broadcast to {scores}")
     out = spec((n, heads, length, value.shape[3]), query.dtype)
-    return out, spec((n, heads, length), wide_type(query.dtype))
+    total = spec((n, heads, length), wide_type(query.dtype))
+    if not keep:
+        return out, total
+    if total.dtype is query.dtype:
+        raise ArgumentError(f"attention: a result of {query.dtype} is not rounded; keep=False")
+    return out, total, out
+
+
+def _keeps(attributes: dict[str, Any], query: Spec, *others: Spec) -> dict[str, Any]:
+    """Return the attributes with which attention keeps what its gradient reads."""
+    rounds = wide_type(query.dtype) is not query.dtype
+    return {**attributes, "keep": True} if rounds else attributes
 
 
 def _check_gradient(g: Spec, delta: Spec, total: Spec, *operands: Spec, **attributes: Any) -> None:
@@ -135,15 +149,18 @@ def _finite(x: Any) -> Any:
 
 def _attention(
     query: Any, key: Any, value: Any, *extras: Any,
-    causal: bool, scale: float, precision: str = "highest",
-) -> tuple[Any, Any]:  # fmt: skip
+    causal: bool, scale: float, precision: str = "highest", keep: bool = False,
+) -> tuple[Any, ...]:  # fmt: skip
     scores = _scores(query, key, extras, causal, scale)
     if not scores.shape[3]:
         total = fill(r.sum(scores, axes=(3,), dtype=scores.dtype), -math.inf)
-        return _empty(query, value), total
+        out = _empty(query, value)
+        return (out, total, out) if keep else (out, total)
     powers, total, largest = _powers(scores)
     out = weighted(powers, wide(value))
-    return like(out / spread(_safe(total), out, (3,)), query), largest + e.log(total)
+    out = out / spread(_safe(total), out, (3,))
+    rounded, total = like(out, query), largest + e.log(total)
+    return (rounded, total, like(out - wide(rounded), query)) if keep else (rounded, total)
 
 
 def _powers(scores: Any) -> tuple[Any, Any, Any]:
@@ -216,10 +233,13 @@ def _bias_gradient(
 def _attention_vjp(
     g: Any, outputs: Any, query: Any, key: Any, value: Any, *extras: Any, **attributes: Any
 ) -> list[Any]:  # fmt: skip
-    out, total = outputs
+    out, total, *rest = outputs
+    attributes.pop("keep", None)
     # The gradient of a score is p · (g · v − delta), where delta is the sum of p · (g · v) over the
-    # row, which is g · out. A gradient of the row's logarithm adds p times itself.
-    along = wide(g[0]) * wide(out)
+    # row, which is g · out. A gradient of the row's logarithm adds p times itself. A rounded result
+    # and its rest move together, so the gradient of the rest is that of the result already.
+    whole = wide(out) + wide(rest[0]) if rest else wide(out)
+    along = wide(g[0]) * whole
     delta = r.sum(along, axes=(3,), dtype=along.dtype) - g[1]
     operands = (g[0], delta, total, query, key, value, *extras)
     gradients: list[Any] = list(attention_gradient(*operands, **attributes))
@@ -230,7 +250,8 @@ def _attention_vjp(
     return gradients
 
 
-# Outputs: (N, H, L, V), and the logarithm of the sum of exponentials of each row (N, H, L).
+# Outputs: (N, H, L, V), and the logarithm of the sum of exponentials of each row (N, H, L); with
+# ``keep``, which half types may have, also the output before rounding less the output.
 # Source of the gradient's form: Dao et al., "FlashAttention", 2022.
 attention = op(
     "attention",
@@ -239,6 +260,7 @@ attention = op(
     saves="y01234",
     decompose=_attention,
     autocast="low",
+    keeps=_keeps,
 )
 attention_gradient = op("attention_gradient", _gradient_rule, decompose=_gradient)
 attention_bias_gradient = op(

@@ -11,6 +11,7 @@ from calor.graph.op import TABLE as TABLE
 from calor.graph.op import Autocast as Autocast
 from calor.graph.op import Batch as Batch
 from calor.graph.op import Check as Check
+from calor.graph.op import Keeps as Keeps
 from calor.graph.op import Op as Op
 from calor.graph.op import Promotion, register
 from calor.graph.op import Rule as Rule
@@ -59,6 +60,8 @@ class Composite(RecordedOp):
         What `calor.vmap` makes of the op, as for `Op`.
     autocast : {"", "low", "float32"}, optional
         What `calor.autocast` does with floating operands, as for `Op`.
+    keeps : callable or None, optional
+        Further results for the gradient alone, as for `Op`.
     """
 
     __slots__ = ()
@@ -105,6 +108,7 @@ def op(
     batch: Batch | None = None,
     may_fail: bool = False,
     autocast: Autocast = "",
+    keeps: Keeps | None = None,
 ) -> Op:
     """Add a row to the op table.
 
@@ -147,6 +151,8 @@ def op(
         index out of range. Its errors name the line that recorded it. By default False.
     autocast : {"", "low", "float32"}, optional
         What `calor.autocast` does with floating operands, as for `Op`. By default nothing.
+    keeps : callable or None, optional
+        Further results for the gradient alone, as for `Op`. By default none.
 
     Returns
     -------
@@ -177,5 +183,6 @@ def op(
             checks=checks,
             batch=batch,
             autocast=autocast,
+            keeps=keeps,
         )
     )

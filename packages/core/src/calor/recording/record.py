@@ -181,15 +181,17 @@ def recorded(recipe: Recipe, operands: Sequence[Handle]) -> Any:
 
 def apply(row: Op, *operands: Handle, **attributes: Any) -> Any:
     """Record an op whose operands already agree; return its tensor, or the tuple of them."""
+    specs = tuple([h._value.spec for h in operands])
     if (
         row.decompose is not None
-        and row.vjp is None
+        and (row.vjp is None or row.keeps is not None)
         and local.grad_enabled
         and any(h._record is not None for h in operands)
     ):
+        if row.keeps is not None:
+            return _recorded_with_kept(row, operands, specs, attributes)
         # A kept composite without a gradient of its own is differentiated through its definition.
         return row.decompose(*operands, **attributes)
-    specs = tuple([h._value.spec for h in operands])
     recipe = row.memo.get((specs, *attributes.items()))
     if recipe is None:
         recipe = attributed_recipe(row, specs, attributes)
@@ -222,6 +224,17 @@ def _source(recipe: Recipe) -> Any:
     if trace.room < 0:
         trace.overflow(recipe.signature)
     return tensor
+
+
+def _recorded_with_kept(
+    row: Op, operands: Sequence[Handle], specs: tuple[Spec, ...], attributes: dict[str, Any]
+) -> Any:
+    """Record a composite with what its gradient alone reads, and return its other results."""
+    assert row.keeps is not None
+    count = len(attributed_recipe(row, specs, attributes).signature.outputs)
+    recipe = attributed_recipe(row, specs, row.keeps(attributes, *specs))
+    made = _record_many(recipe, operands)
+    return made[:count] if count > 1 else made[0]
 
 
 def _record_many(recipe: Recipe, operands: Sequence[Handle]) -> tuple[Any, ...]:

@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
+import calor
 from calor.dtypes import bfloat16, bool_, float16, float32
+from calor.ops.base import find
 
 from ..domains import between, chosen, normal
 from ..language import REAL_FLOATS, WIDE_FLOATS, Array, Case, case, ulp
@@ -83,6 +85,25 @@ def _bias_gradient(
     return np.asarray(inner.sum(axes, keepdims=True))
 
 
+def _saturated(key: Any, value: Any, up: Any) -> Any:
+    """Queries that are twice their keys: every row of the softmax is nearly one-hot."""
+
+    def attended(query: Any, key: Any, value: Any) -> Any:
+        return find("attention")(query, key, value, causal=False, scale=0.5)[0]
+
+    return calor.vjp(attended, key * 2, key, value)[1](up)
+
+
+def _saturated_gradients(key: Array, value: Array, up: Array) -> tuple[Array, Array, Array]:
+    out, total = attention(key * 2, key, value, causal=False, scale=0.5)
+    operands = key * 2, key, value
+    return _gradient(up, (up * out).sum(-1), total, *operands, causal=False, scale=0.5)
+
+
+def _largest(*operands: Array) -> Any:
+    return max(np.abs(made).max() for made in _saturated_gradients(*operands))
+
+
 def _qkv(heads: int, key_heads: int) -> tuple[Any, Any, Any]:
     return normal(2, heads, 3, 4), normal(2, key_heads, 5, 4), normal(2, key_heads, 5, 2)
 
@@ -130,6 +151,10 @@ CASES: list[Case] = [
             ("attention_bias_gradient", _bias_gradient, (normal(1, 2, 1, 5),)),
         ]
     ),
+    # What is left of a difference, where the softmax is nearly one-hot.
+    case(_saturated, normal(1, 2, 9, 8), normal(1, 2, 9, 4), normal(1, 2, 9, 4),
+         oracle=_saturated_gradients, dtypes=REAL_FLOATS, name="saturated", covers="attention",
+         tol=ulp(64, half=4, scale=_largest), no_gradient="it is a gradient"),
     *(
         case("attention_bias_gradient", normal(2, heads, 3, 2), normal(2, heads, 3),
              between(1.0, 3.0, 2, heads, 3), *_qkv(heads, keys), *extras, causal=causal, scale=0.5,

@@ -26,18 +26,16 @@ def attention_rule(
     if mapped[0] and not any(mapped[1:]) and shared and not causal:
         return _more_queries(query, key, value, extras, a)
     operands = _folded(size, mapped, (query, key, value), extras)
-    out, total = attention(*operands, causal=causal, **a)
-    return _unfolded(size, out), _unfolded(size, total)
+    return tuple(_unfolded(size, x) for x in attention(*operands, causal=causal, **a))
 
 
 def _more_queries(query: Any, key: Any, value: Any, extras: Any, attributes: Any) -> Any:
     """Attend to the same keys, which are not repeated."""
     size, n, heads, length, features = query.shape
     rows = reshape(moved(query, 0, 2), shape=(n, heads, size * length, features))
-    out, total = attention(rows, key, value, *extras, causal=False, **attributes)
-    out = reshape(out, shape=(n, heads, size, length, out.shape[3]))
-    total = reshape(total, shape=(n, heads, size, length))
-    return moved(out, 2, 0), moved(total, 2, 0)
+    made = attention(rows, key, value, *extras, causal=False, **attributes)
+    apart = (reshape(x, shape=(n, heads, size, length, *x.shape[3:])) for x in made)
+    return tuple(moved(x, 2, 0) for x in apart)
 
 
 def attention_gradient_rule(

@@ -47,7 +47,8 @@ def cached(request: Request) -> Sequence[Work]:
     align = problem.access * problem.dtype.itemsize
     keys, values = (Bound(Output(n), problem.dtype, align) for n in (1, 2))
     written: Caches[Bound, int] = Caches(keys, values, Bound(Input(5, at), starts.dtype))
-    add_splits(steps, problem, request, Bound(Output(0), problem.dtype), total, written)
+    results = {"out": Bound(Output(0), problem.dtype), "total": total, "rest": None}
+    add_splits(steps, problem, request, results, written)
     return [replace(steps.work(), in_place=((1, 1), (2, 2)))]
 
 

@@ -40,6 +40,7 @@ from calor_kernel.library.attention.operands import (
     query_rows,
     upstream_rows,
 )
+from calor_kernel.library.attention.problem import dropped
 from calor_kernel.library.math import exp, log
 
 N = TypeVar("N")
@@ -78,6 +79,7 @@ def attend_cpu(
     values: kl.In,
     out: kl.Out,
     total: kl.Out,
+    rest: kl.Out | None,
     block_rows: kl.Size,
     block: kl.Size,
     value_width: kl.Size,
@@ -161,6 +163,8 @@ def attend_cpu(
             )
             value = made * under
             out.store(at * value_width + p, value.to(out.dtype), mask=inside)
+            if rest is not None:
+                rest.store(at * value_width + p, dropped(value, out.dtype), mask=inside)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from calor_kernel.library.attention.operands import (
     contiguous,
     least_bytes,
     operands_of,
+    results_of,
     upstream_of,
 )
 from calor_kernel.library.attention.problem import Attention, Operand
@@ -240,8 +241,7 @@ def forward_by_tiles(problem: Attention, b: Tiles, request: Request) -> Iterator
         Effort(f"attention {b.rows}x{b.panel}", flops, least_bytes(p)),
         panels=panels,
         values=values.bound,
-        out=Bound(Output(0), p.dtype),
-        total=Bound(Output(1), p.accumulate),
+        **results_of(p, request),
         block_rows=share.queries,
         block=share.keys,
         value_width=p.values,

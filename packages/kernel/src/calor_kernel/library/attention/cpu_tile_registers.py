@@ -18,7 +18,7 @@ from calor_kernel import language as kl
 from calor_kernel.contract.choices import greatest, least
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid
-from calor_kernel.contract.work import Input, Output, Request, Work
+from calor_kernel.contract.work import Input, Request, Work
 from calor_kernel.language.tiles import TILE, terms
 from calor_kernel.library.attention.cpu_launch import PRIVATE, form_of, forward_shares, room_for
 from calor_kernel.library.attention.cpu_tiles import Tiles, VisibleKeys, along, weight
@@ -30,8 +30,9 @@ from calor_kernel.library.attention.operands import (
     least_bytes,
     operands_of,
     query_rows,
+    results_of,
 )
-from calor_kernel.library.attention.problem import Attention, Operand
+from calor_kernel.library.attention.problem import Attention, Operand, dropped
 from calor_kernel.library.math import log
 from calor_kernel.library.matmul.packing import filled, pack_operand
 from calor_kernel.library.matmul.problem import Operand as Packable
@@ -70,6 +71,7 @@ def attend_tile_registers(
     value_panels: kl.In,
     out: kl.Out,
     total: kl.Out,
+    rest: kl.Out | None,
     block_rows: kl.Size,
     block: kl.Size,
     value_width: kl.Size,
@@ -151,6 +153,8 @@ def attend_tile_registers(
             there = inside & kl.splat(g.keys > 0, lanes)
             value = sums.load(local * tiles.value_room + p, lanes, mask=there) * under
             out.store(at * value_width + p, value.to(out.dtype), mask=inside)
+            if rest is not None:
+                rest.store(at * value_width + p, dropped(value, out.dtype), mask=inside)
 
 
 @kl.helper
@@ -280,8 +284,7 @@ def forward_by_tile_registers(problem: Attention, request: Request) -> Iterator[
         Effort(f"attention tile registers {b.rows}x{PANEL}", p.flops(1, 1), least_bytes(p)),
         key_panels=key_panels,
         value_panels=value_panels,
-        out=Bound(Output(0), p.dtype),
-        total=Bound(Output(1), p.accumulate),
+        **results_of(p, request),
         block_rows=share.queries,
         block=share.keys,
         value_width=p.values,

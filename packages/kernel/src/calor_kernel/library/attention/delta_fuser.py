@@ -1,8 +1,9 @@
 """Gradients of attention with the sums of products that they subtract, where one launch has both.
 
-Requirements: a row's delta is the sum of the products of its result and its upstream gradient. The
-cubes of few queries have all rows of a head, with the upstream gradients in shared memory, so they
-compute it themselves, and no launch waits for one that does.
+Requirements: a row's delta is the sum of the products of its result and its upstream gradient. A
+result of half types has two parts: as rounded, and what rounding dropped. The cubes of few queries
+have all rows of a head, with the upstream gradients in shared memory, so they compute delta
+themselves, and no launch waits for one that does.
 """
 
 from __future__ import annotations
@@ -54,38 +55,52 @@ class DeltaFuser(Fuser):
         product = None if total_of is None else maker(total_of[1].inputs[0], "mul")
         if total_of is None or product is None or total_of[1].attributes["axes"] != (3,):
             return None
-        nodes, factors = {number, total_of[0], product[0]}, []
-        for value in product[1].inputs:
+        nodes = {number, total_of[0], product[0]}
+
+        def alone(value: int, reader: int) -> bool:
+            return links_of(graph).readers[value] == [reader] and value not in graph.outputs
+
+        def narrow(value: int, reader: int) -> int:
+            """Return what a value is converted from, which is then computed in the launch."""
             cast = maker(value, "cast")
-            half = cast is not None and graph.specs[cast[1].inputs[0]].dtype.itemsize == 2
-            if cast is not None and half:
-                factors.append(cast[1].inputs[0])
-                if links_of(graph).readers[value] == [product[0]] and value not in graph.outputs:
-                    nodes.add(cast[0])
+            if cast is None or graph.specs[cast[1].inputs[0]].dtype.itemsize != 2:
+                return value
+            if alone(value, reader):
+                nodes.add(cast[0])
+            return cast[1].inputs[0]
+
+        factors: list[tuple[int, ...]] = []
+        for value in product[1].inputs:
+            parts = maker(value, "add")
+            if parts is not None and alone(value, product[0]):
+                nodes.add(parts[0])
+                factors.append(tuple(narrow(part, parts[0]) for part in parts[1].inputs))
             else:
-                factors.append(value)
-        if upstream not in factors:
+                factors.append((narrow(value, product[0]),))
+        if (upstream,) not in factors:
             return None
-        result = factors[1 - factors.index(upstream)]
-        known = graph.specs[upstream], graph.specs[result]
+        result, *rest = factors[1 - factors.index((upstream,))]
         chosen = tuple(sorted(nodes))
         _, outputs = boundary(graph, chosen)
-        if known[0] is not known[1] or not set(outputs) <= set(node.outputs):
+        known = {graph.specs[value] for value in (upstream, result, *rest)}
+        if len(known) > 1 or not set(outputs) <= set(node.outputs):
             return None
-        inputs = upstream, result, total, *operands
-        if not _suits(graph, info, node, inputs, makers):
+        inputs = upstream, result, total, *rest, *operands
+        attributes = {**node.attributes, "rest": True} if rest else dict(node.attributes)
+        if not _suits(graph, info, attributes, node.outputs, inputs, makers):
             return None
-        return Group(chosen, OP, inputs, node.outputs, 0.0, dict(node.attributes))
+        return Group(chosen, OP, inputs, node.outputs, 0.0, attributes)
 
 
 def _suits(
-    graph: Graph, info: DeviceInfo, node: Node, inputs: Iterable[int], makers: dict[int, int]
-) -> bool:
+    graph: Graph, info: DeviceInfo, attributes: dict[str, Any], outputs: Iterable[int],
+    inputs: Iterable[int], makers: dict[int, int],
+) -> bool:  # fmt: skip
     """Return whether the launch of few queries serves a gradient of these operands."""
     ways: Any = import_module("calor_kernel.library.attention.delta_launch")
     views = tuple(_view(graph, value, makers) for value in inputs)
-    results = tuple(graph.specs[value] for value in node.outputs)
-    suits: bool = ways.suits(Request(_GRADIENT, node.attributes, views, results, info))
+    results = tuple(graph.specs[value] for value in outputs)
+    suits: bool = ways.suits(Request(_GRADIENT, attributes, views, results, info))
     return suits
 
 

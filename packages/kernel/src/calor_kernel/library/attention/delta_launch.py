@@ -1,7 +1,8 @@
 """Lowering of gradients of attention that compute their delta from the result of the forward pass.
 
-Requirements: the result of the forward pass stands in the place of delta among the operands. Where
-the launch of few queries does not suit, delta has launches of its own.
+Requirements: the result of the forward pass stands in the place of delta among the operands, and
+what rounding dropped from it, with the attribute ``rest``, behind the log-sum-exp. Where the launch
+of few queries does not suit, delta has launches of its own.
 """
 
 from __future__ import annotations
@@ -26,16 +27,22 @@ def suits(request: Request) -> bool:
 
 def _joined(request: Request) -> Work | None:
     """Return the one launch, None if it does not suit."""
-    upstream, result = request.inputs[:2]
-    if not reads_in_place(upstream, request.info) or result.strides[3] != 1:
+    upstream, *results = (*request.inputs[:2], *request.inputs[3 : _first(request)])
+    if not reads_in_place(upstream, request.info) or any(r.strides[3] != 1 for r in results):
         return None
-    return gradient_by_splits(attention_of(request, 3), request)
+    return gradient_by_splits(attention_of(request, _first(request)), request)
+
+
+def _first(request: Request) -> int:
+    """Return the number of the query among the operands."""
+    return 3 + bool(request.attributes.get("rest"))
 
 
 def gradient_of_result(request: Request) -> Sequence[Work] | Refusal:
     """Return the work of the gradients of query, key and value.
 
-    Operands are the upstream gradient, the result, the log-sum-exp, and those of attention.
+    Operands are the upstream gradient, the result, the log-sum-exp, the rest of the result if there
+    is one, and those of attention.
     """
     refused = order_refusal(request)
     if refused is not None:
@@ -49,16 +56,20 @@ def _apart(request: Request) -> Work | Refusal:
     steps, shape = Steps(), request.inputs[0].shape
     total = request.inputs[2]
     wide, row = spec_of(shape, total.dtype), spec_of(shape[:3], total.dtype)
+    first = _first(request)
     factors: list[tuple[View, Argument]] = []
-    for number, view in enumerate(request.inputs[:2]):
-        place: Argument = Input(number)
+    for number in (0, 1, *range(3, first)):
+        view, place = request.inputs[number], Input(number)
         if view.dtype is not wide.dtype:
-            place = steps.memory(wide.nbytes)
-            steps.include(
-                request, "cast", {"dtype": wide.dtype}, [(view, Input(number))], [(wide, place)]
-            )
-            view = View.dense(wide)
-        factors.append((view, place))
+            made = steps.memory(wide.nbytes)
+            steps.include(request, "cast", {"dtype": wide.dtype}, [(view, place)], [(wide, made)])
+            factors.append((View.dense(wide), made))
+        else:
+            factors.append((view, place))
+    if len(factors) > 2:
+        whole = steps.memory(wide.nbytes)
+        steps.include(request, "add", {}, factors[1:], [(wide, whole)])
+        factors[1:] = [(View.dense(wide), whole)]
     product, delta = steps.memory(wide.nbytes), steps.memory(row.nbytes)
     steps.include(request, "mul", {}, factors, [(wide, product)])
     summed = {"axes": (3,), "dtype": row.dtype}
@@ -67,6 +78,7 @@ def _apart(request: Request) -> Work | Refusal:
         (view, Input(number)) for number, view in enumerate(request.inputs)
     ]
     operands[1] = View.dense(row), delta
+    del operands[3:first]
     results = [(spec, Output(k)) for k, spec in enumerate(request.outputs)]
-    said = request.attributes
+    said = {name: value for name, value in request.attributes.items() if name != "rest"}
     return steps.try_include(request, _GRADIENT, said, operands, results) or steps.work()

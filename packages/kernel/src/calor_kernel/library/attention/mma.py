@@ -20,6 +20,7 @@ from calor_kernel.library.attention.mma_plan import MmaPlan, OwnRows
 from calor_kernel.library.attention.mma_tiles import (
     LOG2_E,
     ScoreMask,
+    drop_rounded,
     exponent,
     finish,
     load_row_numbers,
@@ -114,8 +115,10 @@ def queries_of_cube(
 def attend_mma(
     out: kl.Out,
     total: kl.Out,
+    rest: kl.Out | None,
     value_width: kl.Size,
     steps: ResultSteps[kl.Number] | None,
+    rest_steps: ResultSteps[kl.Number] | None,
     g: KernelOperands,
     *,
     plan: MmaPlan,
@@ -146,10 +149,15 @@ def attend_mma(
     for i in range(plan.high):
         first = begin + i * plan.own
         finish(sums[i], largest[i], powers[i], total, q.row_at, first, g, form, plan)
-    at, step = (q.row_at + begin) * value_width, None
-    if steps is not None:
-        at, step = steps.at(q.n, q.head, begin), steps.row
-    plan.store(sums, out, at, value_width, g.queries - begin, step)
+    for target, steps_of in ((out, steps), (rest, rest_steps)):
+        if target is None:
+            continue
+        if target is rest:
+            drop_rounded(sums, out.dtype)
+        at, step = (q.row_at + begin) * value_width, None
+        if steps_of is not None:
+            at, step = steps_of.at(q.n, q.head, begin), steps_of.row
+        plan.store(sums, target, at, value_width, g.queries - begin, step)
 
 
 @kl.kernel

@@ -31,6 +31,7 @@ from calor_kernel.library.attention.operands import (
     ScoreForm,
     least_bytes,
     operands_of,
+    results_of,
     upstream_of,
 )
 from calor_kernel.library.attention.problem import Attention
@@ -178,16 +179,13 @@ def forward_by_mma(problem: Attention, request: Request) -> Iterator[Work]:
         tiles = TILES["planes"]["further forward"].get(_room(p), ())
         made = [_plan(p, tile) for tile in tiles]
         further = [plan for plan in made if _fits(plan, info, False)]
-    out, total = Bound(Output(0), p.dtype, 16), Bound(Output(1), float32)
+    own: dict[str, object] = {
+        **results_of(p, request, 16),
+        "steps": p.steps(0, p.heads, p.queries, p.values, p.access),
+        "rest_steps": p.steps(2, p.heads, p.queries, p.values, p.access),
+    }
     for plan in [*plans, *further] if request.candidates else plans[:1]:
-        cubes, own = (
-            (-(-p.queries // plan.rows), p.heads, p.batch),
-            {
-                "out": out,
-                "total": total,
-                "steps": p.steps(0, p.heads, p.queries, p.values, p.access),
-            },
-        )
+        cubes = -(-p.queries // plan.rows), p.heads, p.batch
         attend = launch_of(attend_mma, plan, p, request, cubes, p.flops(1, 1), **own)
         yield Work((attend,), variant=_name(plan), group=0 if plan in plans else 1)
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from calor.dtypes import DType
 from calor_kernel import language as kl
 from calor_kernel.library.attention.mma_plan import MmaPlan
 from calor_kernel.library.attention.operands import (
@@ -173,6 +174,13 @@ def scale_sums(sums: Sums, scale: kl.Number) -> None:
     for tiles in sums:
         for tile in tiles:
             tile.map(lambda x: x * scale)
+
+
+def drop_rounded(sums: Sums, dtype: DType) -> None:
+    """Set the sums to what rounding them to a dtype drops."""
+    for tiles in sums:
+        for tile in tiles:
+            tile.map(lambda x: x - x.to(dtype).to(x.dtype))
 
 
 @dataclass(frozen=True, slots=True)

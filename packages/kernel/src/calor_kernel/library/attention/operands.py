@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, Generic, TypeVar
 
 from calor_kernel import language as kl
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Multiple, Typed, operand
-from calor_kernel.contract.work import Request, View
+from calor_kernel.contract.work import Output, Request, View
 from calor_kernel.language.declared import ELEMENT, READS
 from calor_kernel.library.attention.problem import Attention
 
@@ -61,6 +61,7 @@ class Upstream(Generic[M]):
 
     ``strides``: of the upstream gradient along batch, head and query, () if it is dense.
     ``result``: those of the result of the forward pass if that is given as delta, else ().
+    ``rest``: what rounding dropped from the result, and ``rest_steps`` its strides.
     """
 
     gradient: Annotated[M, READS]
@@ -68,6 +69,8 @@ class Upstream(Generic[M]):
     total: Annotated[M, READS]
     strides: tuple[kl.StrideOf[Any], ...]
     result: tuple[kl.StrideOf[Any], ...] = ()
+    rest: Annotated[M, READS] | None = None
+    rest_steps: tuple[kl.StrideOf[Any], ...] = ()
 
 
 KernelOperands = Operands[kl.Pointer, kl.Number]
@@ -129,6 +132,17 @@ def operands_of(problem: Attention, access: int = 1) -> Operands[Bound, object]:
     )
 
 
+def results_of(problem: Attention, request: Request, align: int = 0) -> dict[str, Bound | None]:
+    """Return the results of a launch of the forward pass: rows, their log-sum-exp, and the rest.
+
+    ``rest``: what rounding drops from the rows, where the gradient wants it.
+    """
+    p = problem
+    rest = Bound(Output(2), p.dtype, align) if len(request.outputs) > 2 else None
+    total = Bound(Output(1), p.accumulate)
+    return {"out": Bound(Output(0), p.dtype, align), "total": total, "rest": rest}
+
+
 def upstream_of(request: Request, align: int = 0) -> Upstream[Bound]:
     """Return the first three operands of a gradient; the rows of the first may lie apart."""
     gradient, delta, total = (
@@ -137,8 +151,15 @@ def upstream_of(request: Request, align: int = 0) -> Upstream[Bound]:
     first, second = request.inputs[:2]
     item = int(first.dtype.itemsize)
     strides = () if first.is_dense else _row_strides(first, _ACCESS // item)
-    result = _row_strides(second, max(align // item, 1)) if len(second.shape) > 3 else ()
-    return Upstream(gradient, delta, total, strides, result)
+    access = max(align // item, 1)
+    result = _row_strides(second, access) if len(second.shape) > 3 else ()
+    made = Upstream(gradient, delta, total, strides, result)
+    if not request.attributes.get("rest"):
+        return made
+    rest = request.inputs[3]
+    return replace(
+        made, rest=operand(3, rest).aligned(align), rest_steps=_row_strides(rest, access)
+    )
 
 
 def _row_strides(view: View, access: int) -> tuple[Multiple, ...]:

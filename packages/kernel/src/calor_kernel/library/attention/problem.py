@@ -46,6 +46,15 @@ class ResultSteps(Generic[N]):
         return self.at(n, matrix - n * self.heads, number - matrix * self.rows)
 
 
+@kl.helper
+def dropped(x: kl.Number, dtype: DType) -> kl.Number:
+    """Return what rounding a number to a dtype drops, in that dtype.
+
+    Gradients read a result of half types as it was before it was rounded: a sum of both.
+    """
+    return (x - x.to(dtype).to(x.dtype)).to(dtype)
+
+
 @dataclass(frozen=True, slots=True)
 class Operand:
     """An operand of four axes: its index among the op's operands, strides and type."""
@@ -118,7 +127,7 @@ class Attention:
         self, number: int, heads: int, rows: int, width: int, divisor: int = 1
     ) -> ResultSteps[Multiple] | None:
         """Return the strides of a result, None if it is dense; ``divisor``: of its width."""
-        if not self.turned or not self.turned[number]:
+        if number >= len(self.turned) or not self.turned[number]:
             return None
         steps = rows * heads * width, width, heads * width
         return ResultSteps(

@@ -29,6 +29,7 @@ from calor_kernel.library.attention.operands import (
     value_rows,
     visible,
 )
+from calor_kernel.library.attention.problem import dropped
 from calor_kernel.library.math import exp, log
 
 # Bytes of a vector in shared memory.
@@ -344,6 +345,7 @@ def panel_of_cube(panels: kl.Number) -> tuple[kl.Number, kl.Number, kl.Number]:
 def attend_simt(
     out: kl.Out,
     total: kl.Out,
+    rest: kl.Out | None,
     value_width: kl.Size,
     panels: kl.Size,
     g: KernelOperands,
@@ -390,7 +392,11 @@ def attend_simt(
         inverse = 1.0 / kl.select(power > 0.0, power, 1.0)
         if row < g.queries:
             made = [sums[i, j] * inverse for j in range(plan.values)]
-            cube.put(out, (row_at + row) * value_width, panel * plan.width, value_width, made)
+            begin, left = (row_at + row) * value_width, panel * plan.width
+            cube.put(out, begin, left, value_width, made)
+            if rest is not None:
+                more = [dropped(x, out.dtype) for x in made]
+                cube.put(rest, begin, left, value_width, more)
         if (panel == 0) and (kl.unit_position(0) == 0) and (row < g.queries):
             total[row_at + row] = finite(largest[i]) + log(power)
 

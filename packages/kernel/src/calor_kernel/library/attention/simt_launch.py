@@ -19,6 +19,7 @@ from calor_kernel.library.attention.operands import (
     contiguous,
     least_bytes,
     operands_of,
+    results_of,
     upstream_of,
 )
 from calor_kernel.library.attention.problem import Attention
@@ -192,15 +193,8 @@ def _access(problem: Attention) -> int:
 def forward_by_simt(problem: Attention, request: Request) -> Iterator[Work]:
     """Yield the work of the forward pass."""
     p = problem
-    attend = _launch(
-        attend_simt,
-        p,
-        request,
-        Pass(False, p.values, 1),
-        2 * p.pairs * (p.features + p.values),
-        out=Bound(Output(0), p.dtype, 16),
-        total=Bound(Output(1), p.accumulate),
-    )
+    flops, own = 2 * p.pairs * (p.features + p.values), results_of(p, request, 16)
+    attend = _launch(attend_simt, p, request, Pass(False, p.values, 1), flops, 1, **own)
     yield Work((attend,))
 
 

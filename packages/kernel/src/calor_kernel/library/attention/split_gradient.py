@@ -170,9 +170,15 @@ def sum_rows(
     for row in kl.loop_range(kl.unit_position(), plan.rows, plan.units):
         head, query = mine.place(row)
         at = mine.n * up.result[0] + head * up.result[1] + query * up.result[2]
+        near = kl.constant(0, at.dtype)
+        if up.rest is not None:
+            steps = up.rest_steps
+            near = mine.n * steps[0] + head * steps[1] + query * steps[2]
         total = kl.registers(1, dtype, access)
         for column in kl.loop_range(0, value_width, access):
             value = up.delta.load(at + column, access).to(dtype)
+            if up.rest is not None:
+                value = value + up.rest.load(near + column, access).to(dtype)
             there = row * plan.rooms[1] + column
             total[0] = kl.fma(value, held.upstream.load(there, access), total[0])
         terms = [total[0]] if access == 1 else [total[0][i] for i in range(access)]
@@ -381,7 +387,7 @@ def gradient_split(
             for i in kl.loop_range(unit, mine.count * each, plan.units):
                 row = i // each
                 column = (i - row * each) * team.access
-                to = mine.start(row, query_steps, g.features)
+                to = mine.starts(row, (query_steps,), g.features)[0]
                 add_splits_of(mine.index(row), to, column, for_query, sums, splits, g, team.access)
 
 
@@ -483,7 +489,7 @@ def write_queries(
                 if sums is not None:
                     sums[(mine.index(row) * splits + split) * g.features + column] = x
                 else:
-                    to = mine.start(row, steps, g.features) + column
+                    to = mine.starts(row, (steps,), g.features)[0] + column
                     for_query[to] = (x * g.scale).to(for_query.dtype)
 
 

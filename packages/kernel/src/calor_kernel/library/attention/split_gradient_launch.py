@@ -105,8 +105,9 @@ def gradient_plan(problem: Attention, request: Request) -> GradientPlan:
     p, info, count = problem, request.info, problem.group * problem.queries
     plane, most = info.planes[0], access_of(p)
     starts = [request.inputs[0].offset]
-    if len(request.inputs[1].shape) > 3:
-        result = request.inputs[1]
+    results = [request.inputs[1]] if len(request.inputs[1].shape) > 3 else []
+    results += [request.inputs[3]] if request.attributes.get("rest") else []
+    for result in results:
         pairs = zip(result.shape[:3], result.strides[:3], strict=True)
         starts += [result.offset, *(step for n, step in pairs if n > 1)]
     while any(start % most for start in starts):

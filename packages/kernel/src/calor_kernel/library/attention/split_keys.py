@@ -30,7 +30,7 @@ from calor_kernel.library.attention.operands import (
     value_rows,
     visible,
 )
-from calor_kernel.library.attention.problem import ResultSteps
+from calor_kernel.library.attention.problem import ResultSteps, dropped
 from calor_kernel.library.attention.split_plan import SplitPlan
 from calor_kernel.library.math import log
 
@@ -68,17 +68,27 @@ class Splits:
     numbers: Any
     width: kl.Number
     count: kl.Number
+    rest: Any
 
     @kl.helper
     def finish(
-        self, row: kl.Number, at: kl.Number, column: kl.Number,
+        self, row: kl.Number, at: Sequence[kl.Number], column: kl.Number,
         largest: kl.Number, power: kl.Number, x: kl.Number,
     ) -> None:  # fmt: skip
         """Write a value of a row that begins ``at``, and its log-sum-exp beside the first one."""
-        under = kl.select(power > 0.0, power, 1.0)
-        self.out[at + column] = (x / under).to(self.out.dtype)
+        self.put(at, column, x / kl.select(power > 0.0, power, 1.0))
         if column == 0:
             self.total[row] = finite(largest) + log(power)
+
+    @kl.helper
+    def put(self, at: Sequence[kl.Number], column: kl.Number, x: kl.Number) -> None:
+        """Write values from a column on of a row that begins ``at``, in the results and the rest.
+
+        A place alone is that of both.
+        """
+        self.out.store(at[0] + column, x.to(self.out.dtype))
+        if self.rest is not None:
+            self.rest.store(at[-1] + column, dropped(x, self.out.dtype))
 
     @kl.helper
     def keep(
@@ -94,8 +104,8 @@ class Splits:
 
     @kl.helper
     def join(
-        self, row: kl.Number, at: kl.Number, column: kl.Number, there: kl.Mask, plan: SplitPlan,
-        lanes: int = 1,
+        self, row: kl.Number, at: Sequence[kl.Number], column: kl.Number, there: kl.Mask,
+        plan: SplitPlan, lanes: int = 1,
     ) -> None:  # fmt: skip
         """Compute a vector of a row that begins ``at`` from all splits.
 
@@ -129,8 +139,7 @@ class Splits:
         made, joined = over_lanes("add", [power[0] * factor, scaled], 1, lanes)
         if there & (share == 0):
             inverse = 1.0 / kl.select(made > 0.0, made, 1.0)
-            value = joined * kl.splat(inverse, each)
-            self.out.store(at + column, value.to(self.out.dtype))
+            self.put(at, column, joined * kl.splat(inverse, each))
             if column == 0:
                 self.total[row] = finite(best) + log(made)
 
@@ -163,13 +172,13 @@ class HeadRows:
         return (self.n * self.g.heads + head) * self.g.queries + query
 
     @kl.helper
-    def start(
-        self, r: kl.Index, steps: ResultSteps[kl.Number] | None, width: kl.Number
-    ) -> kl.Number:
-        """Return where a row of a result begins, which is dense without ``steps``."""
-        if steps is None:
-            return self.index(r) * width
-        return steps.at(self.n, *self.place(r))
+    def starts(
+        self, r: kl.Index, steps: Sequence[ResultSteps[kl.Number] | None], width: kl.Number
+    ) -> list[kl.Number]:
+        """Return where a row of each of the results begins, which are dense without ``steps``."""
+        place = self.place(r)
+        row = self.index(r) * width
+        return [row if s is None else s.at(self.n, *place) for s in steps]
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,6 +358,7 @@ def product(a: Sequence[kl.Number], b: Sequence[kl.Number], plan: SplitPlan) -> 
 def attend_split(
     out: kl.Out,
     total: kl.Out,
+    rest: kl.Out | None,
     sums: kl.InOut | None,
     numbers: kl.InOut | None,
     flags: kl.InOut | None,
@@ -356,7 +366,7 @@ def attend_split(
     blocks: kl.Size,
     splits: kl.Size,
     length: kl.Size,
-    steps: ResultSteps[kl.Number] | None,
+    steps: tuple[ResultSteps[kl.Number] | None, ...],
     caches: Caches[kl.Pointer, kl.Number] | None,
     g: KernelOperands,
     *,
@@ -374,7 +384,7 @@ def attend_split(
     dtype, n, position = total.dtype, kl.cube_position(2), kl.cube_position(1)
     key_head = position // blocks
     mine = HeadRows(g, n, key_head, (position - key_head * blocks) * plan.rows)
-    to = Splits(out, total, sums, numbers, value_width, splits)
+    to = Splits(out, total, sums, numbers, value_width, splits, rest)
     keys = key_rows(g, n, key_head, form.contiguous[1])
     values = value_rows(g, n, key_head, value_width, form.contiguous[2])
     places = [mine.place(r) for r in range(plan.rows)]
@@ -468,7 +478,7 @@ def cached_rows(
 @kl.helper
 def write_rows(
     softmax: Softmax, mine: HeadRows, to: Splits, split: kl.Number,
-    steps: ResultSteps[kl.Number] | None, plan: SplitPlan,
+    steps: Sequence[ResultSteps[kl.Number] | None], plan: SplitPlan,
 ) -> None:  # fmt: skip
     """Join the planes of a cube, and write its rows as results or as those of a split."""
     dtype, lane = to.total.dtype, kl.lane_position()
@@ -507,14 +517,14 @@ def write_rows(
                 if plan.split:
                     to.keep(row, split, column, top, power, x)
                 else:
-                    at = mine.start(first + r, steps, to.width)
-                    to.finish(row, at, column, top, power, x)
+                    starts = mine.starts(first + r, steps, to.width)
+                    to.finish(row, starts, column, top, power, x)
 
 
 @kl.helper
 def join_if_last(
-    flags: kl.Pointer, mine: HeadRows, to: Splits, steps: ResultSteps[kl.Number] | None,
-    plan: SplitPlan,
+    flags: kl.Pointer, mine: HeadRows, to: Splits,
+    steps: Sequence[ResultSteps[kl.Number] | None], plan: SplitPlan,
 ) -> None:  # fmt: skip
     """Join the splits of a block of rows if all other cubes of it have finished."""
     last = is_last(flags, mine.n * kl.cube_count(1) + kl.cube_position(1), to.count)
@@ -526,7 +536,7 @@ def join_if_last(
             i = kl.min(number, rows * each - 1)
             r = i // each
             column = (i - r * each) * plan.joined
-            at = mine.start(r, steps, to.width)
+            at = mine.starts(r, steps, to.width)
             to.join(mine.index(r), at, column, number < rows * each, plan, lanes)
 
 
@@ -534,12 +544,13 @@ def join_if_last(
 def join_splits(
     out: kl.Out,
     total: kl.Out,
+    rest: kl.Out | None,
     sums: kl.In,
     numbers: kl.In,
     value_width: kl.Size,
     splits: kl.Size,
     rows: kl.Size,
-    steps: ResultSteps[kl.Number] | None,
+    steps: tuple[ResultSteps[kl.Number] | None, ...],
     *,
     plan: SplitPlan,
 ) -> None:
@@ -547,6 +558,6 @@ def join_splits(
     i, each = kl.absolute_position(), value_width // plan.joined
     if i < rows * each:
         row = i // each
-        to = Splits(out, total, sums, numbers, value_width, splits)
-        at = row * value_width if steps is None else steps.of_row(row)
+        to = Splits(out, total, sums, numbers, value_width, splits, rest)
+        at = [row * value_width if s is None else s.of_row(row) for s in steps]
         to.join(row, at, (i - row * each) * plan.joined, True, plan)

@@ -15,13 +15,14 @@ from calor.dtypes import uint32
 from calor_kernel.contract.choices import choice, greatest, least
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple
-from calor_kernel.contract.work import Flags, Output, Request, Work
+from calor_kernel.contract.work import Flags, Request, Work
 from calor_kernel.library.attention.mma_launch import index_of, matrices_win
 from calor_kernel.library.attention.operands import (
     ScoreForm,
     contiguous,
     least_bytes,
     operands_of,
+    results_of,
 )
 from calor_kernel.library.attention.problem import Attention
 from calor_kernel.library.attention.split_keys import (
@@ -117,9 +118,8 @@ def _plan(problem: Attention, info: DeviceInfo) -> SplitPlan:
 
 def forward_by_splits(problem: Attention, request: Request) -> Iterator[Work]:
     """Yield the work of the forward pass."""
-    out, total = Bound(Output(0), problem.dtype), Bound(Output(1), problem.accumulate)
     steps = Steps()
-    add_splits(steps, problem, request, out, total)
+    add_splits(steps, problem, request, results_of(problem, request))
     yield steps.work()
 
 
@@ -127,14 +127,16 @@ def add_splits(
     steps: Steps,
     problem: Attention,
     request: Request,
-    out: Bound,
-    total: Bound,
+    results: dict[str, Bound | None],
     caches: Caches[Bound, int] | None = None,
 ) -> None:
     """Add the launches of the forward pass; with ``caches``, key and value are a row of them."""
     p, info = problem, request.info
     plan = _plan(p, info)
-    out = out.aligned(plan.joined * p.dtype.itemsize)
+    for name in ("out", "rest"):
+        result = results[name]
+        if result is not None:
+            results[name] = result.aligned(plan.joined * p.dtype.itemsize)
     count = p.group * p.queries
     blocks = -(-count // plan.rows)
     heads = p.batch * p.key_heads * blocks
@@ -145,7 +147,8 @@ def add_splits(
     even = not p.causal and blocks == 1 and p.keys == splits * length and length % step == 0
     once = even and length == step
     index = index_of(p, request)
-    turned = p.steps(0, p.heads, p.queries, p.values, plan.access)
+    numbers = (0, 2) if results["rest"] is not None else (0,)
+    turned = tuple(p.steps(i, p.heads, p.queries, p.values, plan.access) for i in numbers)
     own: dict[str, Bound | None] = {"sums": None, "numbers": None}
     split = splits > 1
     joins = split and info.has("forward_progress") and info.has("atomics")
@@ -157,8 +160,7 @@ def add_splits(
         attend_split,
         Grid((splits, p.key_heads * blocks, p.batch), (plan.units, 1, 1), info.planes[0], index),
         Effort(f"attention split keys {plan.rows}x{plan.teams}", p.flops(1, 1), least_bytes(p)),
-        out=out,
-        total=total,
+        **results,
         value_width=Multiple(p.values, plan.access),
         blocks=blocks,
         splits=splits,
@@ -178,8 +180,7 @@ def add_splits(
             join_splits,
             Grid.line(-(-vectors // _JOINING), _JOINING, info.planes[0], index),
             Effort("attention splits", 2 * values * splits, 4 * values * splits),
-            out=out,
-            total=total,
+            **results,
             value_width=Multiple(p.values, plan.access),
             splits=splits,
             rows=p.rows,

@@ -29,6 +29,7 @@ from calor_kernel.library.attention.mma_plan import MmaPlan
 from calor_kernel.library.attention.mma_tiles import (
     LOG2_E,
     ScoreMask,
+    drop_rounded,
     exponent,
     finish,
     load_row_numbers,
@@ -45,10 +46,12 @@ from calor_kernel.library.gemm.mma import Sums
 def attend_tma(
     out: kl.Out,
     total: kl.Out,
+    rest: kl.Out | None,
     value_width: kl.Size,
     batches: kl.Size,
     band: kl.Size,
     steps: HeadSteps[kl.Number],
+    rest_steps: HeadSteps[kl.Number],
     g: KernelOperands,
     *,
     plan: TmaPlan,
@@ -56,8 +59,8 @@ def attend_tma(
 ) -> None:
     """Compute tiles of rows of the result, of heads in bands, the longest rows first.
 
-    ``steps``: the strides of the result. ``band``: the heads, of all batches, whose tiles are
-    computed at the same time.
+    ``steps``, ``rest_steps``: the strides of the result, and of what rounding drops. ``band``: the
+    heads, of all batches, whose tiles are computed at the same time.
     """
     kl.launch_attributes(cubes_per_core=1)
     block, of_keys = plan.block, (batches, g.key_heads, g.keys)
@@ -66,6 +69,9 @@ def attend_tma(
     k_map = lines_map(g.key, (*of_keys, g.features), g.key_strides[:3], block)
     v_map = lines_map(g.value, (*of_keys, value_width), g.value_strides[:3], block)
     o_map = lines_map(out, (*of_queries, value_width), steps.rows(value_width), OWN)
+    r_map = None
+    if rest is not None:
+        r_map = lines_map(rest, (*of_queries, value_width), rest_steps.rows(value_width), OWN)
     kv_maps, rooms = (k_map, v_map), (plan.values,)
     cube = cube_of(plan, (q_map,), kv_maps, rooms, g.queries, g.heads, batches, band, (1,))
     (results,), (queries,), (keys, values) = cube.results, cube.own, cube.steps
@@ -146,6 +152,10 @@ def attend_tma(
             finish(sums[0], largest, powers, total, row_at, first + row, g, form, plan)
             kl.wait_puts(read=True)
             store_rows(sums, results, o_map, (n, head), first + row, plan)
+            if r_map is not None:
+                drop_rounded(sums, results.dtype)
+                kl.wait_puts(read=True)
+                store_rows(sums, results, r_map, (n, head), first + row, plan)
         kl.wait_mma()
         end_turns(group, plan)
         kl.wait_puts()

@@ -23,7 +23,7 @@ from calor_kernel.contract.work import Launch, Output, Request, View, Work
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.attention.gradient_parts import parts_of
 from calor_kernel.library.attention.mma_launch import launch_of, mma_refusal, paired
-from calor_kernel.library.attention.operands import upstream_of
+from calor_kernel.library.attention.operands import results_of, upstream_of
 from calor_kernel.library.attention.problem import Attention, Operand
 
 _NEEDED = ("async_matrix", "tensor_copy", "mbarrier", "barrier", "planes")
@@ -100,11 +100,13 @@ def gradient_refusal(problem: Attention, request: Request) -> str | None:
 def forward_by_tma(problem: Attention, request: Request) -> Iterator[Work]:
     """Yield the works of the forward pass, the likeliest first."""
     p = _whole(problem)
-    out, total = Bound(Output(0), p.dtype, 16), Bound(Output(1), float32)
-    steps = _steps(p, p.heads, p.queries, p.values, 0)
+    own = {
+        **results_of(p, request, 16),
+        "steps": _steps(p, p.heads, p.queries, p.values, 0),
+        "rest_steps": _steps(p, p.heads, p.queries, p.values, 2),
+    }
     plans = _plans(p, (FORWARD, TF32_FORWARD), (p.queries, p.heads), request)
     for plan in plans[: None if request.candidates else 1]:
-        own = {"out": out, "total": total, "steps": steps}
         yield Work(
             (_launch(attend_tma, plan, p, request, p.flops(1, 1), **own),), variant=_name(plan)
         )
@@ -201,7 +203,7 @@ def _steps(
 ) -> HeadSteps[Multiple]:
     """Return the strides of heads and batches of a dense operand, or of a result of a number."""
     access, batch = problem.access, Multiple(heads * rows * width, problem.access)
-    if result is not None and problem.turned and problem.turned[result]:
+    if result is not None and any(problem.turned[result : result + 1]):
         return HeadSteps(Multiple(width, access), batch, Multiple(heads * width, access))
     return HeadSteps(Multiple(rows * width, access), batch)
 
