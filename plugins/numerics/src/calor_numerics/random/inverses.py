@@ -9,7 +9,8 @@ from calor.functions.conversion import astype
 from calor.ops import elementwise as e
 from calor.random import from_bits
 from calor.random.generator import Generator, Shape
-from calor.random.rejection import (
+from calor.tensor.tensor import Tensor
+from calor_numerics.random.rejection import (
     Stream,
     computing,
     float_for,
@@ -17,7 +18,6 @@ from calor.random.rejection import (
     log_gamma_numbers,
     parameters,
 )
-from calor.tensor.tensor import Tensor
 
 
 def _drawn(

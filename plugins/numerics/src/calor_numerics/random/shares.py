@@ -16,9 +16,9 @@ from calor.ops.movement import expand, reshape, slice_
 from calor.random import from_bits
 from calor.random.distributions import gumbel
 from calor.random.generator import Generator, Shape, shape_of
-from calor.random.rejection import Stream, computing, log_gamma_numbers, parameters
 from calor.tensor.tensor import Tensor
 from calor.tensor.values import Handle
+from calor_numerics.random.rejection import Stream, computing, log_gamma_numbers, parameters
 
 
 def beta(
