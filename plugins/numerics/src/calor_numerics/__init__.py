@@ -8,8 +8,6 @@ gradients. Each module is imported when one of its functions is named.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from calor_numerics import random as random
-    from calor_numerics import signal as signal
     from calor_numerics.arranging import array_split as array_split
     from calor_numerics.arranging import atleast_1d as atleast_1d
     from calor_numerics.arranging import atleast_2d as atleast_2d
