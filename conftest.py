@@ -31,7 +31,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # These doors put another module in their place, which a collector of docstrings would undo.
-DOORS = ("distributed", "distributions", "drawing", "linalg", "nn", "special", "train")
+DOORS = (
+    "distributed", "distributions", "drawing", "linalg", "nn", "signal", "special", "train",
+)  # fmt: skip
 # A backend of einops is imported by einops alone.
 NEEDY = ("einops_backend",)
 collect_ignore = [f"packages/core/src/calor/{name}.py" for name in (*DOORS, *NEEDY)]

@@ -54,8 +54,8 @@ THIRD_PARTY = "integration-tests/third_party"
 HOST_SHIM = "./integration-tests/host_shim"
 # What runs where Python has no global lock: it needs nothing but NumPy.
 FREE_THREADED = frozenset((
-    "calor", "calor-conformance", "calor-distributed", "calor-linalg", "calor-nn", "calor-special",
-    "calor-train",
+    "calor", "calor-conformance", "calor-distributed", "calor-linalg", "calor-nn", "calor-numerics",
+    "calor-special", "calor-train",
 ))  # fmt: skip
 TOOLS = ["benchmarks", "testing", "tools", "noxfile.py", "conftest.py"]
 DIST = ROOT / "dist"

@@ -52,7 +52,6 @@ TOPICS = {
         "calor.functions.utility",
     ),
     "Products of matrices": ("calor.functions.linear_algebra",),
-    "More of NumPy and PyTorch": ("calor.numerics.",),
     "Activations": ("calor.functions.activation",),
     "Gradients, jit, control flow": ("calor.transforms.", "calor.recording.records"),
     "dtypes": ("calor.dtypes", "calor.functions.data_types", "calor.functions.inspection"),

@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 NAME = "calor"
+PEER = "array_api_strict"
 # Device and dtype with which scikit-learn's tests run, as they do on array-api-strict.
 COMBINATIONS = ((None, "float64"), (None, "float32"))
 
@@ -72,6 +73,24 @@ def join_scikit_learn() -> None:
     tools.yield_namespace_device_dtype_combinations = with_our_combinations
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Add calor to a test of scikit-learn that lists the libraries itself."""
+    if metafunc.module.__name__.startswith("sklearn."):
+        for mark in metafunc.definition.iter_markers("parametrize"):
+            if len(mark.args) > 1 and isinstance(mark.args[1], list):
+                mark.args[1].extend(in_place_of_the_peer(mark.args[1]))
+
+
+def in_place_of_the_peer(values: list[Any]) -> list[Any]:
+    """Return the parameters that name the peer, with calor in its place; none if calor is there."""
+    rows = [value for value in values if value == PEER or (type(value) is tuple and PEER in value)]
+    ours = [
+        NAME if row == PEER else tuple(NAME if part == PEER else part for part in row)
+        for row in rows
+    ]
+    return [row for row in ours if row not in values]
+
+
 def join_einops() -> None:
     """Make calor a backend of einops's tests, which name the others."""
     import einops.tests as tools
@@ -113,7 +132,7 @@ def backend_of(item: pytest.Item) -> str | None:
     """Return the name of the array library that a test was generated for, None if for none."""
     call = getattr(item, "callspec", None)
     parts = call.id.split("-") if call is not None else []
-    found = [name for name in (NAME, "array_api_strict") if name in parts]
+    found = [name for name in (NAME, PEER) if name in parts]
     return found[0] if found else None
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from client_suites import count, only_calor_fails, under_our_name
+from joined import in_place_of_the_peer
 
 
 @pytest.mark.parametrize(
@@ -24,3 +25,11 @@ def test_what_the_peer_passes_must_not_fail() -> None:
     ours = {"a[calor]": "passed", "b[calor]": "failed", "c[calor]": "skipped", "e[calor]": "failed"}
     assert only_calor_fails(ours, peer) == ["b[calor]", "d[calor]"]
     assert count(ours) == {"failed": 2, "passed": 1, "skipped": 1}
+
+
+def test_lists_of_libraries_get_calor_beside_the_peer() -> None:
+    assert in_place_of_the_peer(["numpy", "array_api_strict"]) == ["calor"]
+    rows = [("numpy", 1), ("array_api_strict", None)]
+    assert in_place_of_the_peer(rows) == [("calor", None)]
+    assert in_place_of_the_peer(["array_api_strict", "calor"]) == []
+    assert in_place_of_the_peer(["float32", 3]) == []

@@ -22,10 +22,10 @@ EAGER: Final = {
 
 # The error of a sample that no entry has to accept: its type, a part of its text, the reason.
 ANYWHERE: Final = (
-    ("AxisError", "does not fit shape ()", "a 0-d tensor has no axis, as in NumPy"),
+    ("AxisError", "is out of range for shape ()", "a 0-d tensor has no axis, as in NumPy"),
     ("ArgumentError", "p must be above 0", "orders of a norm are above 0"),
     ("ShapeError", "summed axes have one size", "PyTorch broadcasts axes of size 1 there"),
-    ("AxisError", "does not fit shape (0,)", "PyTorch skips tensors of shape (0,) in cat"),
+    ("AxisError", "is out of range for shape (0,)", "PyTorch skips tensors of shape (0,) in cat"),
     ("DTypeError", "bool has no", "bool has no sums and products; PyTorch takes any and all"),
     ("ShapeError", "scores of shape ()", "a 0-d tensor has no classes"),
     ("ShapeError", "must have one shape", "the operands of a loss do not broadcast"),

@@ -36,7 +36,7 @@ ERRORS = [
     (lambda: calor.tensordot(M, M, axes=3), ShapeError, "3 axes cannot be summed over"),
     (lambda: calor.tensordot(M, M, axes=((0, 0), (0, 1))), ShapeError, "each axis once"),
     (lambda: calor.tensordot(M, T, axes=((0,), (1,))), ShapeError, "have sizes 2 and 3"),
-    (lambda: calor.tensordot(M, M, axes=((0,), (2,))), AxisError, "axis 2 does not fit"),
+    (lambda: calor.tensordot(M, M, axes=((0,), (2,))), AxisError, "axis 2 is out of range"),
     (lambda: calor.tensordot(M, M, axes=(0, 1, 1)), ShapeError, "a number or a pair"),
     (lambda: calor.vecdot(V, M), ShapeError, "have 3 and 2 elements"),
     (lambda: calor.vecdot(V, T, axis=0), ShapeError, "vecdot: axis 0 does not fit"),

@@ -37,6 +37,7 @@ from calor.functions.declared import *  # noqa: F403
 from calor.functions.declared import NAMES as _DECLARED
 from calor.keywords import explain as _explain
 from calor.late import LATE as _LATE
+from calor.late import imported as _imported
 from calor.ops import on_demand as _on_demand
 from calor.precision import matmul_precision
 from calor.recording.records import enable_grad, no_grad
@@ -120,7 +121,8 @@ __all__ = [
 ]
 __all__ += _arrays.__all__
 __all__ += _DECLARED
-__all__ += _LATE
+# What another distribution brings is no part of what `from calor import *` asks for.
+__all__ += [name for name, home in _LATE.items() if home.startswith("calor.")]
 
 
 if TYPE_CHECKING:
@@ -128,6 +130,7 @@ if TYPE_CHECKING:
     from calor import distributions as distributions
     from calor import fft
     from calor import linalg as linalg
+    from calor import signal as signal
     from calor import special as special
     from calor.late import *  # noqa: F403
 
@@ -173,11 +176,7 @@ else:
                 # What is an extension of the standard, programs ask for by hasattr.
                 raise ExtensionError(str(error)) from None
         if name in _LATE:
-            from importlib import import_module
-
-            home = vars(import_module(f"calor.{_LATE[name]}"))
-            _explain(home, "calor.numerics.")
-            globals()[name] = home[name]
+            globals()[name] = _imported(name, _LATE, "calor")
             return globals()[name]
         if name.startswith("_"):
             raise AttributeError(f"module 'calor' has no attribute {name!r}")

@@ -67,6 +67,16 @@ class DType:
         return (_by_name, (self.name,))
 
     @property
+    def __numpy_dtype__(self) -> np.dtype[Any]:
+        """What NumPy 2.4 and newer take this type for, as in ``np.zeros(3, dtype=x.dtype)``."""
+        return self.numpy
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """What older versions of NumPy take this type for."""
+        return self.numpy
+
+    @property
     def byteorder(self) -> str:
         """The order of bytes as NumPy says it: "=" for the machine's, "|" for single bytes."""
         return self.numpy.byteorder

@@ -118,7 +118,7 @@ class PluginError(CalorError, ImportError):
 
 
 class ExtensionError(CalorError, AttributeError):
-    """An extension of the array API standard is not installed. ``hasattr`` returns False then."""
+    """What another distribution brings is not installed. ``hasattr`` returns False then."""
 
 
 class DeviceError(_OfOp, RuntimeError):

@@ -1,11 +1,13 @@
 """What ``calor`` exports: every public name is listed, and the listed ones are there."""
 
+import ast
 import importlib.metadata
 import inspect
 
 import pytest
 
 import calor
+from calor import late
 
 
 def test_every_public_name_is_listed() -> None:
@@ -14,9 +16,27 @@ def test_every_public_name_is_listed() -> None:
         for name, value in vars(calor).items()
         if not name.startswith("_") and name != "TYPE_CHECKING" and not inspect.ismodule(value)
     }
-    assert public - set(calor.__all__) == set()
+    # What another distribution brings is among the names once it was asked for.
+    brought = {name for name, home in late.LATE.items() if not home.startswith("calor.")}
+    assert public - set(calor.__all__) - brought == set()
     assert [name for name in calor.__all__ if not hasattr(calor, name)] == []
     assert len(set(calor.__all__)) == len(calor.__all__)
+
+
+def test_late_names_are_those_that_type_checkers_read() -> None:
+    source = ast.parse(inspect.getsource(late))
+    (block,) = (part for part in source.body if isinstance(part, ast.If))
+    read = {
+        alias.name: part.module
+        for part in block.body
+        if isinstance(part, ast.ImportFrom)
+        for alias in part.names
+    }
+    # Those that another distribution brings, it names itself.
+    assert read.pop("*") == "calor_numerics"
+    assert read == {name: home for name, home in late.LATE.items() if home.startswith("calor.")}
+    for names, table in ((late.LATE, late.TABLE), (late.RANDOM, late.RANDOM_TABLE)):
+        assert len(names) == sum(len(part) for part in table.values())
 
 
 def test_every_function_is_documented_with_an_example() -> None:

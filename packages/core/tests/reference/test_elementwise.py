@@ -123,7 +123,13 @@ def test_power_does_not_depend_on_how_exponents_lie_in_memory(dtype: Any, expone
     a = (np.random.default_rng(0).uniform(0.2, 2.0, 37)).astype(dtype)
     dense = np.full(37, exponent, dtype)
     broadcast = np.broadcast_to(np.asarray(exponent, dtype), (37,))
-    assert e.power(a, dense).tobytes() == e.power(a, broadcast).tobytes()
+    whole = e.power(a, dense)
+    assert whole.tobytes() == e.power(a, broadcast).tobytes()
+    # Nor on shapes, down to a scalar.
+    for shape in ((), (1,), (1, 1)):
+        one = e.power(np.broadcast_to(a[0], shape), np.broadcast_to(dense[0], shape))
+        assert one.shape == shape
+        assert one.tobytes() == whole[:1].tobytes()
 
 
 @pytest.mark.parametrize("dtype", SIGNED + UNSIGNED)

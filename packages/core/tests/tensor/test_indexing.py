@@ -217,7 +217,7 @@ ERRORS: list[tuple[Any, str]] = [
     (slice(None, None, 0), "step of a slice is not zero"),
     ([True], r"mask of shape \(1,\) does not fit"),
     ((0, MASK_2D), r"mask of shape \(2, 3\) does not fit the axes from 1 on"),
-    (([0, 1, 0], [1, 2]), r"index arrays of shapes \(3,\), \(2,\) do not broadcast"),
+    (([0, 1, 0], [1, 2]), r"index arrays of shapes \(3,\), \(2,\) cannot be broadcast"),
 ]
 
 

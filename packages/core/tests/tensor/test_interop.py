@@ -2,6 +2,7 @@
 
 import operator
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -134,6 +135,13 @@ def test_pandas_text_raises() -> None:
             call()
     assert pandas.Series(x).dtype == np.float32
     assert calor.asarray(pandas.Series([1.0, 2.0])).dtype is calor.float64
+
+
+@pytest.mark.parametrize("dtype", calor.dtypes.ALL, ids=str)
+def test_numpy_takes_dtypes(dtype: calor.DType) -> None:
+    assert np.zeros(2, dtype=dtype).dtype == dtype.numpy
+    # What versions of NumPy before 2.4 ask for.
+    assert np.dtype(SimpleNamespace(dtype=dtype.dtype)) == dtype.numpy
 
 
 def test_array_namespace() -> None:

@@ -54,7 +54,9 @@ def one_axis(axis: Any, shape: tuple[int, ...], what: str) -> int:
     number = axis if type(axis) is int else integer(axis, f"{what}: axis")
     ndim = len(shape)
     if not -ndim <= number < ndim:
-        raise AxisError(f"{what}: axis {number} does not fit shape {shape}, which has {ndim} axes")
+        raise AxisError(
+            f"{what}: axis {number} is out of range for shape {shape}, which has {ndim} axes"
+        )
     return number % ndim
 
 

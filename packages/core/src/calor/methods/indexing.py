@@ -248,7 +248,7 @@ def _arrays(block: Any, key: Key) -> tuple[list[int], list[Any]]:
         common = np.broadcast_shapes(*[a.shape for a in arrays])
     except ValueError:
         shapes = ", ".join(str(a.shape) for a in arrays)
-        raise IndexingError(f"index arrays of shapes {shapes} do not broadcast") from None
+        raise IndexingError(f"index arrays of shapes {shapes} cannot be broadcast") from None
     arrays = [a if a.dtype is int64 else e.cast(a, dtype=int64) for a in arrays]
     return axes, [_spread(a, common) for a in arrays]
 

@@ -27,7 +27,7 @@ from calor.transforms.state import Stateful
 
 Shape = int | Sequence[int]
 
-_COUNTER = spec((4,), dtypes.uint32)
+COUNTER = spec((4,), dtypes.uint32)
 # A draw of up to 2³² blocks counts in word 0; draws count in word 1, splits in word 3.
 _NEXT_DRAW = np.array([0, 1, 0, 0], np.uint32)
 _SPLIT = np.array([0, 0, 0, 1], np.uint32)
@@ -177,7 +177,7 @@ class Generator(Stateful):
         now = self.counter.detach()
         for trace in local.jit:
             trace.drawn.append(self.counter)
-        step = host(_NEXT_DRAW, _COUNTER, self.counter.device)
+        step = host(_NEXT_DRAW, COUNTER, self.counter.device)
         self.counter._rebind(e.add(self.counter, step))
         return self.key, now
 
@@ -336,12 +336,12 @@ def split(key: Tensor, count: int = 2) -> Tensor:
     >>> a.tolist() == b.tolist()
     False
     """
-    counter = host(_SPLIT, _COUNTER, key.device)
+    counter = host(_SPLIT, COUNTER, key.device)
     made: Tensor = random_bits(key, counter, shape=(count, 2), bits=32)
     return made
 
 
-def _source(given: Tensor | None, generator: Generator | None, device: Any) -> tuple[Any, Any]:
+def source_of(given: Tensor | None, generator: Generator | None, device: Any) -> tuple[Any, Any]:
     if given is not None and generator is not None:
         raise ArgumentError("give a key or a generator, not both")
     if given is not None:
@@ -350,7 +350,7 @@ def _source(given: Tensor | None, generator: Generator | None, device: Any) -> t
                 f"a key is uint32[2], not {given.dtype.name}{list(given.shape)}; make one with "
                 f"calor.random.key(seed)"
             )
-        return given, host(np.zeros(4, np.uint32), _COUNTER, given.device)
+        return given, host(np.zeros(4, np.uint32), COUNTER, given.device)
     stream = default_generator if generator is None else generator
     found = stream.draw()
     wanted = current_device() if device is None else as_device(device)
@@ -411,6 +411,6 @@ def bits(
     >>> x.shape, x.dtype
     ((3,), calor.uint8)
     """
-    source, counter = _source(key, generator, device)
+    source, counter = source_of(key, generator, device)
     made: Tensor = random_bits(source, counter, shape=shape_of(shape), bits=width)
     return made

@@ -177,7 +177,7 @@ def broadcast_shapes(name: str, specs: Sequence[Spec]) -> tuple[int, ...]:
                 if result[i] not in (1, size):
                     shapes = " and ".join(str(t.shape) for t in specs)
                     raise ShapeError(
-                        f"{name}: shapes {shapes} do not broadcast; sizes of each axis, counted "
+                        f"{name}: shapes {shapes} cannot be broadcast; sizes of each axis, counted "
                         f"from the last, must be equal or 1"
                     )
                 result[i] = size

@@ -118,11 +118,13 @@ def power(a: Array, b: Array) -> Array:
 
 @through_float32
 def _float_power(a: Array, b: Array) -> Array:
-    # NumPy squares where a single 2 is broadcast, and has one pow for dense operands and another
-    # for strided ones, which differ in the last bit; how operands lie in memory must not show.
+    # NumPy squares for a single 2 that is broadcast, takes roots for a single 0.5, and has one pow
+    # for dense operands and another for strided ones, which differ in the last bit. Neither shapes
+    # nor how operands lie in memory must show.
     if b.size and (b == 2).all():
         return np.asarray(np.multiply(a, a))
-    return np.asarray(np.power(np.asarray(a, order="C"), np.asarray(b, order="C")))
+    bases, exponents = np.asarray(a, order="C").reshape(-1), np.array(b, order="C").reshape(-1)
+    return np.asarray(np.power(bases, exponents)).reshape(a.shape)
 
 
 def _signed_power(a: Array, b: Array) -> Array:

@@ -1,6 +1,6 @@
 """Signals: short-time Fourier transforms and the windows that they take."""
 
-from calor.signal import windows
-from calor.signal.spectrograms import istft, stft
+from calor_numerics.signal import windows
+from calor_numerics.signal.spectrograms import istft, stft
 
 __all__ = ["istft", "stft", "windows"]

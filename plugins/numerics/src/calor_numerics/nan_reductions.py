@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from calor import dtypes
@@ -13,7 +14,7 @@ from calor.functions.reductions import max as largest
 from calor.functions.reductions import min as smallest
 from calor.functions.reductions import prod as product
 from calor.functions.reductions import sum as total
-from calor.functions.searching import argmax, argmin, where
+from calor.functions.searching import argmax, where
 from calor.functions.signs import abs as magnitude
 from calor.functions.transcendental import sqrt
 from calor.tensor.tensor import Axis, Operand, Tensor
@@ -45,6 +46,30 @@ def _left(x: Tensor, axis: Axis, keepdims: bool, work: DType) -> Tensor:
     count = total((~isnan(x)).astype("int64"), axis=axis, keepdims=keepdims)
     return count.astype(dtypes.float64 if work.itemsize > 4 and not work.is_complex else
                         dtypes.float32)  # fmt: skip
+
+
+def _extreme(
+    reduction: Callable[..., Tensor], least: float, x: Operand, axis: Axis, keepdims: bool
+) -> Tensor:
+    """Return an extreme without NaN; NaN where nothing is left."""
+    x = as_tensor(x)
+    made = reduction(_without(x, least), axis=axis, keepdims=keepdims)
+    if not x.dtype.is_inexact:
+        return made
+    return where(all_of(isnan(x), axis=axis, keepdims=keepdims), float("nan"), made)
+
+
+def _place(
+    reduction: Callable[..., Tensor], x: Operand, axis: int | None, keepdims: bool
+) -> Tensor:
+    """Return the first place of an extreme without NaN; 0 where nothing is left."""
+    x = as_tensor(x)
+    # An infinity that stands for NaN must not come before one that is an element.
+    extreme = reduction(x, axis=axis, keepdims=True)
+    here = x == extreme
+    if x.dtype.is_inexact:
+        here = here | (isnan(x) & isnan(extreme))
+    return argmax(here.astype("uint8"), axis=axis, keepdims=keepdims)
 
 
 def nansum(
@@ -269,11 +294,7 @@ def nanmax(x: Operand, /, *, axis: Axis = None, keepdims: bool = False) -> Tenso
     >>> calor.nanmax(calor.asarray([1.0, calor.nan, 3.0])).item()
     3.0
     """
-    x = as_tensor(x)
-    made = largest(_without(x, -float("inf")), axis=axis, keepdims=keepdims)
-    if not x.dtype.is_inexact:
-        return made
-    return where(all_of(isnan(x), axis=axis, keepdims=keepdims), float("nan"), made)
+    return _extreme(largest, -float("inf"), x, axis, keepdims)
 
 
 def nanmin(x: Operand, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
@@ -308,11 +329,7 @@ def nanmin(x: Operand, /, *, axis: Axis = None, keepdims: bool = False) -> Tenso
     >>> calor.nanmin(calor.asarray([1.0, calor.nan, 3.0])).item()
     1.0
     """
-    x = as_tensor(x)
-    made = smallest(_without(x, float("inf")), axis=axis, keepdims=keepdims)
-    if not x.dtype.is_inexact:
-        return made
-    return where(all_of(isnan(x), axis=axis, keepdims=keepdims), float("nan"), made)
+    return _extreme(smallest, float("inf"), x, axis, keepdims)
 
 
 def nanargmax(x: Operand, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
@@ -347,14 +364,7 @@ def nanargmax(x: Operand, /, *, axis: int | None = None, keepdims: bool = False)
     >>> calor.nanargmax(calor.asarray([1.0, calor.nan, 3.0])).item()
     2
     """
-    x = as_tensor(x)
-    if not x.dtype.is_inexact:
-        return argmax(x, axis=axis, keepdims=keepdims)
-    # An infinity that stands for NaN must not come before one that is an element.
-    found = isnan(x)
-    extreme = nanmax(x, axis=axis, keepdims=True)
-    here = (x == extreme) | (found & isnan(extreme))
-    return argmax(here.astype("uint8"), axis=axis, keepdims=keepdims)
+    return _place(nanmax, x, axis, keepdims)
 
 
 def nanargmin(x: Operand, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
@@ -389,11 +399,4 @@ def nanargmin(x: Operand, /, *, axis: int | None = None, keepdims: bool = False)
     >>> calor.nanargmin(calor.asarray([1.0, calor.nan, 3.0])).item()
     0
     """
-    x = as_tensor(x)
-    if not x.dtype.is_inexact:
-        return argmin(x, axis=axis, keepdims=keepdims)
-    # An infinity that stands for NaN must not come before one that is an element.
-    found = isnan(x)
-    extreme = nanmin(x, axis=axis, keepdims=True)
-    here = (x == extreme) | (found & isnan(extreme))
-    return argmax(here.astype("uint8"), axis=axis, keepdims=keepdims)
+    return _place(nanmin, x, axis, keepdims)

@@ -7,7 +7,6 @@ import numpy
 import pytest
 
 import calor
-from calor.late import LATE, TABLE
 
 np: Any = numpy
 RNG = np.random.default_rng(7)
@@ -274,51 +273,3 @@ def calor_error() -> type[Exception]:
     from calor.errors import CalorError
 
     return CalorError
-
-
-def test_late_names_are_those_that_type_checkers_read() -> None:
-    import ast
-    import inspect
-
-    from calor import late
-
-    source = ast.parse(inspect.getsource(late))
-    (block,) = (part for part in source.body if isinstance(part, ast.If))
-    read = {
-        alias.name: str(part.module).removeprefix("calor.")
-        for part in block.body
-        if isinstance(part, ast.ImportFrom)
-        for alias in part.names
-    }
-    assert read == LATE
-    assert len(LATE) == sum(len(names) for names in TABLE.values())
-
-
-@pytest.mark.parametrize(
-    ("call", "oracle"),
-    [
-        ("exp2(z)", "2.0 ** z"),
-        ("rsqrt(z)", "1 / np.sqrt(z)"),
-        ("sinc(z)", "np.sin(np.pi * z) / (np.pi * z)"),
-        ("lerp(z, 2 * z, 0.25)", "1.25 * z"),
-        ("logaddexp(z, 2.0)", "np.log(np.exp(z) + np.exp(2.0))"),
-        ("logsumexp(z, axis=1)", "np.log(np.exp(z).sum(1))"),
-        ("sigmoid(z)", "1 / (1 + np.exp(-z))"),
-        ("silu(z)", "z / (1 + np.exp(-z))"),
-    ],
-)
-def test_functions_of_complex_numbers(call: str, oracle: str) -> None:
-    z = OPERANDS["z"]
-    wanted = eval(oracle, {"np": np, "z": z})
-    given = calor.asarray(z)
-    same(eval(f"F.{call}", {"F": calor, "z": given}), wanted)
-    same(calor.jit(lambda t: eval(f"F.{call}", {"F": calor, "z": t}))(given), wanted)
-    assert np.isfinite(calor.sigmoid(calor.asarray([-2000 + 1j, 2000 - 1j])).numpy()).all()
-    # The function is holomorphic, so its gradient is the conjugate of its derivative.
-    slope = calor.grad(lambda t: calor.real(eval(f"F.{call}", {"F": calor, "z": t}).sum()))(given)
-    step = 1e-6
-    more, less = (eval(oracle, {"np": np, "z": z + sign * step}) for sign in (1, -1))
-    found = np.conj(slope.numpy()).reshape(z.shape)
-    np.testing.assert_allclose(
-        found.sum(), ((more - less) / (2 * step)).sum(), rtol=1e-5, atol=1e-6
-    )

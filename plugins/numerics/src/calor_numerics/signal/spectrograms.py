@@ -106,6 +106,8 @@ def stft(
 
     Raises
     ------
+    TypeError
+        If a length or a distance is no whole number.
     ArgumentError
         If a size is out of range, ``pad_mode`` is another name, or one side is asked for of a
         complex signal.
@@ -203,6 +205,8 @@ def istft(
 
     Raises
     ------
+    TypeError
+        If a length or a distance is no whole number.
     ArgumentError
         If a size is out of range, a complex signal is asked for from one side, or the squared
         windows add up to 0 somewhere.

@@ -95,6 +95,8 @@ def bartlett(
 
     Raises
     ------
+    TypeError
+        If ``length`` is no whole number.
     ArgumentError
         If ``length`` is negative.
     DTypeError
@@ -137,6 +139,8 @@ def blackman(
 
     Raises
     ------
+    TypeError
+        If ``length`` is no whole number.
     ArgumentError
         If ``length`` is negative.
     DTypeError
@@ -179,6 +183,8 @@ def cosine(
 
     Raises
     ------
+    TypeError
+        If ``length`` is no whole number.
     ArgumentError
         If ``length`` is negative.
     DTypeError
@@ -229,6 +235,8 @@ def exponential(
 
     Raises
     ------
+    TypeError
+        If ``length`` is no whole number.
     ArgumentError
         If ``length`` is negative, ``tau`` is not positive, or a symmetric window gets a
         ``center``.
@@ -281,6 +289,8 @@ def gaussian(
 
     Raises
     ------
+    TypeError
+        If ``length`` is no whole number.
     ArgumentError
         If ``length`` is negative or ``std`` is not positive.
     DTypeError
@@ -329,6 +339,8 @@ def general_cosine(
 
     Raises
     ------
+    TypeError
+        If ``length`` is no whole number.
     ArgumentError
         If ``length`` is negative or there is no factor.
     DTypeError
@@ -376,6 +388,8 @@ def general_hamming(
 
     Raises
     ------
+    TypeError
+        If ``length`` is no whole number.
     ArgumentError
         If ``length`` is negative.
     DTypeError
@@ -418,6 +432,8 @@ def hamming(
 
     Raises
     ------
+    TypeError
+        If ``length`` is no whole number.
     ArgumentError
         If ``length`` is negative.
     DTypeError
@@ -460,6 +476,8 @@ def hann(
 
     Raises
     ------
+    TypeError
+        If ``length`` is no whole number.
     ArgumentError
         If ``length`` is negative.
     DTypeError
@@ -505,6 +523,8 @@ def kaiser(
 
     Raises
     ------
+    TypeError
+        If ``length`` is no whole number.
     ArgumentError
         If ``length`` is negative or ``beta`` is.
     DTypeError
@@ -554,6 +574,8 @@ def nuttall(
 
     Raises
     ------
+    TypeError
+        If ``length`` is no whole number.
     ArgumentError
         If ``length`` is negative.
     DTypeError

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from calor.errors import ArgumentError, ShapeError
 from calor.functions.arguments import integer
 from calor.functions.conversion import astype
-from calor.functions.creation import asarray
 from calor.ops import elementwise as e
 from calor.ops import indexing
 from calor.ops import reductions as r
 from calor.ops.composites import wide
 from calor.ops.movement import expand, reshape, slice_
-from calor.random import from_bits
 from calor.random.distributions import gumbel
 from calor.random.generator import Generator, Shape, shape_of
-from calor.random.rejection import Stream, computing, log_gamma_numbers, parameters
 from calor.tensor.tensor import Tensor
-from calor.tensor.values import Handle
+from calor_numerics.random.draws import real
+from calor_numerics.random.rejection import log_gamma_numbers
 
 
 def beta(
@@ -71,9 +71,7 @@ def beta(
     >>> abs(x.mean().item() - 0.4) < 0.02
     True
     """
-    known = from_bits.float_type(dtype)
-    stream = Stream(key, generator, device)
-    _, (x, y) = parameters("beta", shape, (a, b), computing(known), stream.key.device)
+    stream, (x, y), known = real("beta", shape, (a, b), dtype, (key, generator, device))
     first, second = (log_gamma_numbers(stream, t)[1] for t in (x, y))
     # The share of the first, by the difference of logarithms, which do not underflow.
     return astype(1 / (e.exp(second - first) + 1), known)
@@ -128,25 +126,18 @@ def dirichlet(
     >>> x.shape, calor.allclose(x.sum(axis=-1), 1.0)
     ((1000, 3), True)
     """
-    known = from_bits.float_type(dtype)
-    stream = Stream(key, generator, device)
-    place = stream.key.device
-    given: Any = (
-        concentration
-        if isinstance(concentration, Handle)
-        else asarray(concentration, dtype=known, device=place)
-    )
-    if not given.ndim:
+    sizes = concentration.shape if isinstance(concentration, Tensor) else np.shape(concentration)
+    if not sizes:
         raise ShapeError("dirichlet: concentration is one number; pass one for each share")
-    lead = (*shape_of(shape), given.shape[-1])
-    _, (a,) = parameters("dirichlet", lead, (given,), computing(known), place)
+    wanted, source = (*shape_of(shape), sizes[-1]), (key, generator, device)
+    stream, (a,), known = real("dirichlet", wanted, (concentration,), dtype, source)
     logs = log_gamma_numbers(stream, a)[1]
     axes = (logs.ndim - 1,)
     largest = expand(r.max(logs, axes=axes).reshape(*logs.shape[:-1], 1), shape=logs.shape)
-    sizes: Any = e.exp(logs - largest)
-    total = r.sum(sizes, axes=axes, dtype=sizes.dtype)
+    shares: Any = e.exp(logs - largest)
+    total = r.sum(shares, axes=axes, dtype=shares.dtype)
     total = expand(reshape(total, shape=(*logs.shape[:-1], 1)), shape=logs.shape)
-    return astype(sizes / total, known)
+    return astype(shares / total, known)
 
 
 def multinomial(

@@ -19,8 +19,8 @@ from calor.functions.reductions import sum as total
 from calor.functions.rounding import clip
 from calor.functions.searching import searchsorted, where
 from calor.functions.transcendental import sqrt
-from calor.numerics.complex_numbers import complex
 from calor.tensor.tensor import Operand, Tensor
+from calor_numerics.complex_numbers import complex
 
 
 def _inexact(x: Any) -> Tensor:

@@ -10,9 +10,9 @@ from calor.functions.joining import concat, pad
 from calor.functions.manipulation import reshape
 from calor.functions.operands import as_tensor, together
 from calor.functions.ranges import arange
-from calor.numerics.filters import convolve
 from calor.tensor.tensor import Operand, Tensor
 from calor.transforms.control import scan
+from calor_numerics.filters import convolve
 
 
 def _coefficients(p: Operand, what: str) -> Tensor:

@@ -5,36 +5,21 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from calor.dtypes import DType
 from calor.functions.conversion import astype
 from calor.ops import elementwise as e
-from calor.random import from_bits
 from calor.random.generator import Generator, Shape
-from calor.random.rejection import (
-    Stream,
-    computing,
-    float_for,
-    integer_dtype,
-    log_gamma_numbers,
-    parameters,
-)
 from calor.tensor.tensor import Tensor
+from calor_numerics.random.draws import Source, real, whole
+from calor_numerics.random.rejection import log_gamma_numbers
 
 
 def _drawn(
-    name: str,
-    shape: Shape,
-    values: tuple[Any, ...],
-    dtype: Any,
-    key: Any,
-    generator: Any,
-    device: Any,
-) -> tuple[Any, list[Any], Any]:
+    name: str, shape: Shape, values: tuple[Any, ...], dtype: Any, source: Source
+) -> tuple[Any, list[Any], DType]:
     """Return uniform numbers in (0, 1), the parameters in their shape, and the dtype asked for."""
-    known = from_bits.float_type(dtype)
-    wide = computing(known)
-    stream = Stream(key, generator, device)
-    wanted, given = parameters(name, shape, values, wide, stream.key.device)
-    return stream.unit(stream.counter, wanted, wide)[0], given, known
+    stream, given, known = real(name, shape, values, dtype, source)
+    return stream.unit(stream.counter, given[0].shape, given[0].dtype)[0], given, known
 
 
 def laplace(
@@ -87,7 +72,7 @@ def laplace(
     >>> abs(x.mean().item() - 1.0) < 0.1
     True
     """
-    u, (loc, scale), known = _drawn("laplace", shape, (loc, scale), dtype, key, generator, device)
+    u, (loc, scale), known = _drawn("laplace", shape, (loc, scale), dtype, (key, generator, device))
     return astype(loc - scale * e.sign(u - 0.5) * e.log1p(-e.abs(u - 0.5) * 2), known)
 
 
@@ -141,7 +126,7 @@ def cauchy(
     >>> abs(calor.median(x).item() - 1.0) < 0.1
     True
     """
-    u, (loc, scale), known = _drawn("cauchy", shape, (loc, scale), dtype, key, generator, device)
+    u, (loc, scale), known = _drawn("cauchy", shape, (loc, scale), dtype, (key, generator, device))
     return astype(loc + scale * e.tan((u - 0.5) * math.pi), known)
 
 
@@ -195,7 +180,9 @@ def logistic(
     >>> abs(x.mean().item() - 1.0) < 0.1
     True
     """
-    u, (loc, scale), known = _drawn("logistic", shape, (loc, scale), dtype, key, generator, device)
+    u, (loc, scale), known = _drawn(
+        "logistic", shape, (loc, scale), dtype, (key, generator, device)
+    )
     return astype(loc + scale * (e.log(u) - e.log1p(-u)), known)
 
 
@@ -250,7 +237,7 @@ def weibull(
     True
     """
     u, (scale, concentration), known = _drawn(
-        "weibull", shape, (scale, concentration), dtype, key, generator, device
+        "weibull", shape, (scale, concentration), dtype, (key, generator, device)
     )
     return astype(scale * e.power(-e.log(u), 1 / concentration), known)
 
@@ -306,7 +293,7 @@ def pareto(
     True
     """
     u, (scale, alpha), known = _drawn(
-        "pareto", shape, (scale, alpha), dtype, key, generator, device
+        "pareto", shape, (scale, alpha), dtype, (key, generator, device)
     )
     return astype(scale * e.exp(-e.log(u) / alpha), known)
 
@@ -361,11 +348,9 @@ def log_normal(
     >>> abs(calor.log(x).mean().item()) < 0.05
     True
     """
-    known = from_bits.float_type(dtype)
-    wide = computing(known)
-    stream = Stream(key, generator, device)
-    wanted, (center, width) = parameters("log_normal", shape, (mean, std), wide, stream.key.device)
-    drawn = stream.normal(stream.counter, wanted, wide)[0]
+    source = (key, generator, device)
+    stream, (center, width), known = real("log_normal", shape, (mean, std), dtype, source)
+    drawn = stream.normal(stream.counter, center.shape, center.dtype)[0]
     return astype(e.exp(drawn * width + center), known)
 
 
@@ -422,12 +407,9 @@ def student_t(
     >>> abs(x.mean().item()) < 0.1
     True
     """
-    known = from_bits.float_type(dtype)
-    wide = computing(known)
-    stream = Stream(key, generator, device)
-    values = (df, loc, scale)
-    wanted, (nu, center, width) = parameters("student_t", shape, values, wide, stream.key.device)
-    drawn, stream.counter = stream.normal(stream.counter, wanted, wide)
+    values, source = (df, loc, scale), (key, generator, device)
+    stream, (nu, center, width), known = real("student_t", shape, values, dtype, source)
+    drawn, stream.counter = stream.normal(stream.counter, nu.shape, nu.dtype)
     half = nu * 0.5
     made = drawn * e.exp((e.log(half) - log_gamma_numbers(stream, half)[1]) * 0.5)
     return astype(made * width + center, known)
@@ -480,9 +462,7 @@ def geometric(
     >>> abs(x.float().mean().item() - 4.0) < 0.2
     True
     """
-    wide = float_for(p)
-    stream = Stream(key, generator, device)
-    wanted, (chance,) = parameters("geometric", shape, (p,), wide, stream.key.device)
-    u = stream.unit(stream.counter, wanted, wide)[0]
+    stream, (chance,), known = whole("geometric", shape, (p,), dtype, (key, generator, device))
+    u = stream.unit(stream.counter, chance.shape, chance.dtype)[0]
     made = e.maximum(e.ceil(e.log(u) / e.log1p(-chance)), u * 0 + 1)
-    return astype(made, integer_dtype(dtype))
+    return astype(made, known)

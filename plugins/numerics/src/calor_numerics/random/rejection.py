@@ -11,65 +11,15 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from calor import dtypes
-from calor.dtypes import DType, as_dtype, float32, float64
 from calor.functions.conversion import astype
-from calor.functions.creation import asarray
 from calor.ops import elementwise as e
 from calor.ops import reductions
-from calor.ops.movement import expand, fill
-from calor.ops.spectral import random_bits
-from calor.random import from_bits
-from calor.random.generator import _COUNTER, Generator, Shape, _source, shape_of
-from calor.recording.recipes import broadcast_shapes
-from calor.recording.record import host
-from calor.specs import spec
+from calor.ops.movement import fill
+from calor.random.generator import Generator, Shape
 from calor.tensor.tensor import Tensor
+from calor_numerics.random.draws import Stream, real, whole
 
-_NEXT = np.array([0, 0, 1, 0], np.uint32)
 _HALF_LOG_TWO_PI = 0.9189385332046727
-
-
-class Stream:
-    """Bits of one draw, round after round."""
-
-    def __init__(self, key: Any, generator: Any, device: Any) -> None:
-        self.key, self.counter = _source(key, generator, device)
-        self._step = host(_NEXT, _COUNTER, self.key.device)
-
-    def bits(self, counter: Any, shape: tuple[int, ...], known: DType) -> tuple[Any, Any]:
-        """Return bits for numbers of a dtype, and the counter after them."""
-        made = random_bits(self.key, counter, shape=shape, bits=from_bits.width(known))
-        return made, e.add(counter, self._step)
-
-    def unit(self, counter: Any, shape: tuple[int, ...], known: DType) -> tuple[Any, Any]:
-        """Return numbers in (0, 1), both ends excluded, and the counter after them."""
-        made, counter = self.bits(counter, shape, known)
-        return (from_bits.open_unit(made, known) + 1.0) * 0.5, counter
-
-    def normal(self, counter: Any, shape: tuple[int, ...], known: DType) -> tuple[Any, Any]:
-        """Return standard normal numbers, and the counter after them."""
-        made, counter = self.bits(counter, shape, known)
-        return from_bits.normal(made, known, 0.0, 1.0), counter
-
-
-def parameters(
-    name: str, shape: Shape, values: tuple[Any, ...], known: DType, device: Any
-) -> tuple[tuple[int, ...], list[Any]]:
-    """Return the shape of a draw and its parameters in that shape and dtype."""
-    made: list[Any] = [
-        astype(v, known) if isinstance(v, Tensor) else asarray(v, dtype=known, device=device)
-        for v in values
-    ]
-    wanted = broadcast_shapes(name, [spec(shape_of(shape), known), *(t._value.spec for t in made)])
-    return wanted, [t if t.shape == wanted else expand(t, shape=wanted) for t in made]
-
-
-def computing(known: DType) -> DType:
-    """Return the dtype that numbers are computed in: float32 for half types."""
-    return float32 if known.itemsize == 2 else known
 
 
 def until_accepted(
@@ -261,17 +211,6 @@ def _binomial(stream: Stream, n: Any, p: Any) -> Any:
     return e.where(good, made, fill(n, math.nan))
 
 
-def integer_dtype(dtype: Any) -> DType:
-    """Return the dtype of whole random numbers, by default int64."""
-    return dtypes.DEFAULT_INT if dtype is None else as_dtype(dtype)
-
-
-def float_for(*values: Any) -> DType:
-    """Return float64 if a parameter has it, else float32."""
-    wide = any(isinstance(v, Tensor) and v.dtype is float64 for v in values)
-    return float64 if wide else float32
-
-
 def gamma(
     shape: Shape = (),
     concentration: Any = 1.0,
@@ -327,10 +266,8 @@ def gamma(
     >>> abs(x.mean().item() - 3.0) < 0.1
     True
     """
-    known = from_bits.float_type(dtype)
-    wide = computing(known)
-    stream = Stream(key, generator, device)
-    _, (a, factor) = parameters("gamma", shape, (concentration, scale), wide, stream.key.device)
+    values = (concentration, scale)
+    stream, (a, factor), known = real("gamma", shape, values, dtype, (key, generator, device))
     return astype(log_gamma_numbers(stream, a)[0] * factor, known)
 
 
@@ -386,9 +323,8 @@ def poisson(
     >>> abs(x.float().mean().item() - 4.0) < 0.1
     True
     """
-    stream = Stream(key, generator, device)
-    _, (lam,) = parameters("poisson", shape, (rate,), float_for(rate), stream.key.device)
-    return astype(_poisson(stream, lam), integer_dtype(dtype))
+    stream, (lam,), known = whole("poisson", shape, (rate,), dtype, (key, generator, device))
+    return astype(_poisson(stream, lam), known)
 
 
 def binomial(
@@ -446,7 +382,6 @@ def binomial(
     >>> abs(x.float().mean().item() - 3.0) < 0.1
     True
     """
-    stream = Stream(key, generator, device)
-    known = float_for(n, p)
-    _, (trials, chance) = parameters("binomial", shape, (n, p), known, stream.key.device)
-    return astype(_binomial(stream, trials, chance), integer_dtype(dtype))
+    source = (key, generator, device)
+    stream, (trials, chance), known = whole("binomial", shape, (n, p), dtype, source)
+    return astype(_binomial(stream, trials, chance), known)
