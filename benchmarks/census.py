@@ -30,6 +30,8 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "testing")]
 from thread_limits import limit_peers, limit_threads  # noqa: E402
 
 DESCRIBED = "described:"
+# What a launch of weight has to reach of its ceiling: on processors, and elsewhere.
+LEAST = {"cpu": 0.5}
 PEERS = ("torch-eager", "torch-compile", "torch-graphs", "jax", "onnxruntime", "calor-unfused")
 
 
@@ -174,6 +176,11 @@ def measured(setting: Any, options: argparse.Namespace) -> dict[str, Any]:
             if options.sequence:
                 print("\n".join(launches.sequence(rows)))
             found["kernels"] = launches.grouped(rows)
+            if not options.described:
+                fraction = LEAST.get(options.device, 0.4)
+                found["far_below"] = low = launches.far_below(rows, fraction)
+                print(f"{len(low)} of 2 % of the step or more below {fraction:g} of their ceilings")
+                print("\n".join(launches.told(low)))
     if options.first_call:
         found |= starts.of_processes(setting, options.device)
         print(f"first call {found['cold_s']:.2f} s with empty caches, {found['warm_s']:.2f} s warm")

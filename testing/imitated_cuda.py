@@ -87,6 +87,9 @@ class Fake:
         self.programs: dict[int, Program] = {}
         self.graphs: list[list[Any]] = []
         self.held: dict[Any, Any] = {}
+        # The events of graphs that were created, and the order in which they were recorded last.
+        self.created = self.turns = 0
+        self.times: dict[int, int] = {}
         # The conditions of loops by their handles, and the modules of what sets them.
         self.conditions: dict[int, int] = {}
         self.setters: set[int] = set()
@@ -152,7 +155,9 @@ class Fake:
 
         patch.setattr(toolchain.CudaToolchain, "compile", kept)
         for name in (
-            n for n in dir(self) if n.startswith(("cuCtx", "cuGraph", "cuMem", "cuTensor"))
+            n
+            for n in dir(self)
+            if n.startswith(("cuCtx", "cuEvent", "cuGraph", "cuMem", "cuTensor"))
         ):
             patch.setattr(f"cuda.bindings.driver.{name}", getattr(self, name))
 
@@ -286,6 +291,10 @@ class Fake:
 
     def runtime_graphLaunch(self, graph: int, stream: int) -> None:
         for node, *said in self.graphs[graph]:
+            if node == "event":
+                self.turns += 1
+                self.times[said[0]] = self.turns
+                continue
             if node == "while":
                 condition, body = said
                 while self.conditions[condition]:
@@ -317,6 +326,26 @@ class Fake:
         assert (edges[0].from_port, edges[0].type) == (1, 1)
         self.calls.append("cuGraphAddDependencies")
         return (0,)
+
+    # Events of graphs: each is a quarter of a millisecond after the one before it.
+    def cuEventCreate(self, flags: int) -> Any:
+        assert flags == 0
+        self.created += 1
+        return 0, self.created
+
+    def cuEventDestroy(self, event: int) -> Any:
+        self.times.pop(event, None)
+        return (0,)
+
+    def cuEventElapsedTime(self, first: int, second: int) -> Any:
+        return 0, 0.25 * (self.times[second] - self.times[first])
+
+    def cuGraphAddEventRecordNode(
+        self, graph: int, after: list[Any], count: int, event: int
+    ) -> Any:
+        assert len(after) == count == min(len(self.graphs[graph]), 1)
+        self.graphs[graph].append(("event", event))
+        return 0, (graph, len(self.graphs[graph]) - 1)
 
     def cuGraphInstantiate(self, graph: int, flags: int) -> Any:
         return 0, graph

@@ -17,20 +17,27 @@ _QUIET = frozenset(
 )
 # A product that fills a device, and one that fills a processor.
 _LARGE, _FEW = 8192, 1024
+# Runs of a step in which each launch is timed, and of the launch that does next to nothing.
+_RUNS, _STARTS = 3, 10
 
 
 @dataclass(frozen=True)
 class Ceilings:
-    """Bytes and operations per second; ``products``: of the matrix units in the step's dtype."""
+    """Bytes and operations per second; ``products``: of the matrix units in the step's dtype.
+
+    ``start``: the seconds of a launch that does next to nothing.
+    """
 
     nbytes: float
     flops: float
     products: float
+    start: float = 0.0
 
     def least(self, names: str, nbytes: int, flops: int) -> float:
-        """Return the least seconds of a launch."""
+        """Return the least seconds of a launch; one without a task starts and ends all the same."""
         product = any(word in names for word in _PRODUCTS)
-        return max(nbytes / self.nbytes, flops / (self.products if product else self.flops))
+        computing = flops / (self.products if product else self.flops)
+        return self.start + max(nbytes / self.nbytes, computing)
 
 
 # The described devices that are an H200 by some driver.
@@ -68,10 +75,16 @@ def of_step(step: Ours, ceilings: Ceilings, described: bool = False) -> list[Row
     step.run()
     step.run(2)
     step.wait()
-    with calor.device(step.device), calor_kernel.profile(step.device) as profile:
-        step.run()
+    taken: list[list[Any]] = []
+    for _ in range(1 if described else _RUNS):
+        with calor.device(step.device), calor_kernel.profile(step.device) as profile:
+            step.run()
+        if taken and len(profile.events) != len(taken[0]):
+            taken.clear()
+        taken.append(profile.events)
     rows = []
-    for event in profile.events:
+    for events in zip(*taken, strict=True):
+        event = events[0]
         names = " ".join((event.op, event.blueprint, *event.covers)).lower()
         least = ceilings.least(names, int(event.nbytes), int(event.flops))
         rows.append(
@@ -80,7 +93,7 @@ def of_step(step: Ours, ceilings: Ceilings, described: bool = False) -> list[Row
                 event.blueprint,
                 event.covers,
                 event.results,
-                None if described else event.seconds,
+                None if described else min(one.seconds for one in events),
                 least,
                 int(event.nbytes),
                 int(event.flops),
@@ -109,7 +122,14 @@ def ceilings_of(step: Ours) -> Ceilings:
                 before = profile.seconds
                 calor.eval(x @ x)
                 times.append(profile.seconds - before)
-    return Ceilings(known.bandwidth, known.flops, 2 * side**3 / min(times))
+        one, starts = calor.ones(1), []
+        calor.eval(one + 1)
+        with calor_kernel.profile(step.device) as profile:
+            for _ in range(_STARTS):
+                before = profile.seconds
+                calor.eval(one + 1)
+                starts.append(profile.seconds - before)
+    return Ceilings(known.bandwidth, known.flops, 2 * side**3 / min(times), min(starts))
 
 
 def described_ceilings(step: Ours) -> Ceilings:
@@ -187,6 +207,47 @@ def sequence(rows: Sequence[Row]) -> Iterator[str]:
         ops = shortened(row.covers, 20) or row.op
         least = report.seconds(row.least or None)
         yield f"{number:>6} {taken:>8} {least:>8}  {row.label} | {results}{more} | {ops}"
+
+
+def far_below(rows: Sequence[Row], fraction: float, share: float = 0.02) -> list[dict[str, Any]]:
+    """Return the launches far from their ceilings, those of one kernel and results as one.
+
+    Only what takes a ``share`` of the step's time or more is told, if its least time is less than a
+    ``fraction`` of the time taken.
+    """
+    groups: dict[tuple[str, str, tuple[str, ...]], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row.op, row.label, row.results), []).append(row)
+    whole = sum(row.counted for row in rows) or 1e-30
+    found = [
+        {
+            "op": op,
+            "kernel": label,
+            "results": list(results),
+            "covers": covered(some, 1),
+            "launches": len(some),
+            "seconds": taken / len(some),
+            "share": taken / whole,
+            "of_ceiling": some[0].least / (taken / len(some)),
+            "bytes": some[0].nbytes,
+            "flops": some[0].flops,
+            "cubes": list(some[0].cubes),
+        }
+        for (op, label, results), some in groups.items()
+        if (taken := sum(row.counted for row in some))
+    ]
+    low = [one for one in found if one["share"] >= share and one["of_ceiling"] < fraction]
+    return sorted(low, key=lambda one: -one["share"])
+
+
+def told(low: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Yield a line for each of the launches far from their ceilings."""
+    for one in low:
+        yield (
+            f"{one['share']:>6.1%} {one['of_ceiling']:>5.0%}  {one['launches']} x "
+            f"{report.seconds(one['seconds'])}  {one['op']}, {one['kernel']} {one['cubes']}: "
+            f"{', '.join(one['results'][:2])}; {one['covers']}"
+        )
 
 
 def grouped(rows: Sequence[Row]) -> list[dict[str, Any]]:

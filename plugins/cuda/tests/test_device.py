@@ -55,6 +55,27 @@ def test_a_list_becomes_a_graph_that_takes_other_memory(device: Any) -> None:
         memory.free(piece)
 
 
+def test_launches_are_timed_without_the_host(device: Any) -> None:
+    memory, queue, function = device.memory, device.queue, loaded(device, built())
+    a, b, c = (memory.alloc(64) for _ in range(3))
+    memory.copy_in(a, 0, np.arange(16, dtype=np.float32))
+    cubes = [(2, 1, 1), (0, 1, 1), (2, 1, 1)]
+    recorded = queue.record(
+        [Step(function, shape, (Slot(0), Slot(1), 16, 2.0)) for shape in cubes], 2
+    )
+    got = np.empty(16, np.float32)
+    graphs = []
+    for handles in ((a, b), (a, b), (a, c)):
+        first, none, last = queue.seconds(recorded, handles)
+        assert none == 0.0 < min(first, last)
+        memory.copy_out(handles[1], 0, got)
+        assert got.tolist() == (2 * np.arange(16)).tolist()
+        graphs.append(recorded.timed(handles))
+    assert graphs[0] is graphs[1] is not graphs[2]
+    for piece in (a, b, c):
+        memory.free(piece)
+
+
 def test_only_what_differs_is_set_anew(fake: Any, imitated: Any) -> None:
     memory, queue, function = imitated.memory, imitated.queue, loaded(imitated, built())
     pieces = [memory.alloc(64) for _ in range(6)]

@@ -10,6 +10,7 @@ before (programmatic dependent launch; NVIDIA, CUDA C++ Programming Guide).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 from calor_cupy.driver.launches import Recorded
@@ -44,6 +45,7 @@ class Repeated(Recorded):
         # Programs that keep results for a while alternate between a few sets of buffers, each with
         # a graph.
         self.graphs: list[Graph] = []
+        self._timed: TimedGraph | None = None
 
     def blocks_of(self, step: Step) -> Sequence[tuple[int, Tensor]]:
         """Return the tensor maps that a launch takes after its arguments."""
@@ -60,6 +62,14 @@ class Repeated(Recorded):
             return
         self.runs += 1
         super().run(handles, launch)
+
+    def timed(self, handles: Sequence[int]) -> TimedGraph:
+        """Return the graph that times the launches on these buffers; the last one is kept."""
+        given = tuple(handles)
+        if self._timed is None or self._timed.handles != given:
+            self.put(given)
+            self._timed = TimedGraph(self.launches, given)
+        return self._timed
 
     def _graph(self, given: tuple[int, ...]) -> Graph:
         """Return the graph for these buffers, an update of the least recently used one."""
@@ -167,3 +177,40 @@ class Graph(DriverGraph):
         for number in numbers:
             self._made(self._change(self.made, self.nodes[number], self.parameters[number]))
         self.handles = handles
+
+
+class TimedGraph(DriverGraph):
+    """Launches in order, with an event before the first and after each.
+
+    No time of the host is between the events: the GPU goes through the nodes alone.
+    """
+
+    def __init__(self, launches: Sequence[tuple[int, ...]], handles: tuple[int, ...]) -> None:
+        from cuda.bindings import driver
+
+        self._driver = driver
+        self.events: list[Any] = []
+        super().__init__(driver, handles)
+        last = self._record([])
+        for launch in launches:
+            said = node_of(driver, launch)
+            last = [self._made(driver.cuGraphAddKernelNode(self.graph, last, len(last), said))]
+            last = self._record(last)
+        self._instantiate(driver)
+
+    def _record(self, after: list[Any]) -> list[Any]:
+        """Add an event after a node; return its node."""
+        event = self._made(self._driver.cuEventCreate(0))
+        self.events.append(event)
+        add = self._driver.cuGraphAddEventRecordNode
+        return [self._made(add(self.graph, after, len(after), event))]
+
+    def seconds(self) -> list[float]:
+        """Return the times of the launches in the last run, which has ended."""
+        elapsed = self._driver.cuEventElapsedTime
+        return [1e-3 * float(self._made(elapsed(*pair))) for pair in pairwise(self.events)]
+
+    def __del__(self) -> None:
+        super().__del__()
+        for event in self.events:
+            self._driver.cuEventDestroy(event)

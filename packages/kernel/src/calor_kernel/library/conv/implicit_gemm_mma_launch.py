@@ -253,7 +253,10 @@ def _of_pixels(
                     ),
                     (plan.units, 1, 1), info.planes[0], index,
                 ),
-                Effort(f"conv mma {plan.rows}x{plan.columns}", 2 * outputs.size * work),
+                Effort(
+                    f"conv mma {plan.rows}x{plan.columns}", 2 * outputs.size * work,
+                    p.nbytes * len(some) // len(phases),
+                ),
                 w=weights.bound.aligned(ACCESS), x=x.bound.aligned(ACCESS),
                 c=to_result,
                 rows_total=outputs.size, w_row=Multiple(weights.row, plan.access), splits=splits,
@@ -311,7 +314,7 @@ def _of_weights(problem: Correlation, plan: MmaPlan, info: DeviceInfo) -> Work:
             ),
             Effort(
                 f"conv weight mma {plan.rows}x{plan.columns}",
-                2 * outputs.size * columns * terms,
+                2 * outputs.size * columns * terms, p.nbytes,
             ),
             g=g.bound.aligned(ACCESS), x=x.bound.aligned(ACCESS), c=target.aligned(ACCESS),
             rows_total=outputs.size, columns_total=wide(columns), terms=terms, splits=splits,

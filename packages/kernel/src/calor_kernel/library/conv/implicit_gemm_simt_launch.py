@@ -267,9 +267,7 @@ def simt_works(one: Convolution, request: Request) -> Iterator[Work]:
 
 
 def _effort(problem: Correlation, plan: SimtPlan, flops: int) -> Effort:
-    p = problem
-    nbytes = (p.a.size + p.b.size + p.size) * p.a.dtype.itemsize
-    return Effort(f"conv simt {plan.rows}x{plan.columns}", flops, nbytes)
+    return Effort(f"conv simt {plan.rows}x{plan.columns}", flops, problem.nbytes)
 
 
 def reach_of(view: View) -> int:

@@ -94,8 +94,7 @@ def vectors(problem: Correlation, info: DeviceInfo) -> tuple[DType, int]:
 
 def effort(problem: Correlation, label: str) -> Effort:
     """Return the work and traffic of a whole problem."""
-    nbytes = (problem.a.size + problem.b.size + problem.size) * problem.a.dtype.itemsize
-    return Effort(label, 2 * problem.size * problem.terms, nbytes)
+    return Effort(label, 2 * problem.size * problem.terms, problem.nbytes)
 
 
 def three(problem: Correlation) -> tuple[Axis[int], ...]:

@@ -83,6 +83,14 @@ class Correlation:
         """The number of products of an element, including padding."""
         return self.depth.size * prod(axis.terms for axis in self.axes)
 
+    @property
+    def nbytes(self) -> int:
+        """The least traffic: what a meets a tap of is read once, and so is b; c is written once."""
+        met = prod(kl.min(axis.size, axis.count * axis.terms) for axis in self.axes)
+        whole = prod(axis.size for axis in self.axes)
+        read = self.a.size * met // kl.max(whole, 1)
+        return (read + self.b.size + self.size) * self.a.dtype.itemsize
+
 
 def accumulator(dtype: DType) -> DType:
     """Return the dtype of the sums: wider than half types, 32 or 64 bits for integers."""

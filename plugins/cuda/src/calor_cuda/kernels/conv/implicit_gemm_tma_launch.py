@@ -342,7 +342,7 @@ def _launch(
         ),
         Effort(
             f"conv tma {plan.rows}x{plan.columns}",
-            2 * outputs.size * images.size * high * wide * x.room * taps,
+            2 * outputs.size * images.size * high * wide * x.room * taps, p.nbytes,
         ),
         w=weights.bound.aligned(16), x=x.bound.aligned(16), c=target,
         w_sizes=(outputs.size, lines(x.room * every)), w_row=lines(weights.row),

@@ -243,7 +243,7 @@ def _work(problem: Correlation, plan: WeightPlan, share: int, info: DeviceInfo) 
         Grid((_tiles(p, plan), splits, 1), (plan.units, 1, 1), info.planes[0], int32, alone=True),
         Effort(
             f"conv weight tma {plan.channels}x{plan.outputs}",
-            2 * outputs.size * channels.size * taps * pixels,
+            2 * outputs.size * channels.size * taps * pixels, p.nbytes,
         ),
         g=operand(1, p.b).aligned(ALIGN), x=operand(0, p.a).aligned(ALIGN),
         c=target.aligned(ALIGN),
