@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from harness import report
 from programs.ours import Ours
 
@@ -114,7 +116,9 @@ def ceilings_of(step: Ours) -> Ceilings:
     side = _FEW if engine.host_memory else _LARGE
     dtype = calor.bfloat16 if step.setting.dtype == "bfloat16" else calor.float32
     with calor.device(step.device), step.precision(), calor.no_grad():
-        x = calor.ones((side, side), dtype=dtype)
+        # Equal elements take less power than those of a model, and are multiplied faster.
+        drawn = np.random.default_rng(0).standard_normal((side, side), np.float32)
+        x = calor.asarray(drawn).astype(dtype)
         times = []
         calor.eval(x @ x)
         with calor_kernel.profile(step.device) as profile:
@@ -210,20 +214,21 @@ def sequence(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def far_below(rows: Sequence[Row], fraction: float, share: float = 0.02) -> list[dict[str, Any]]:
-    """Return the launches far from their ceilings, those of one kernel and results as one.
+    """Return the launches far from their ceilings, those of one kernel and problem as one.
 
     Only what takes a ``share`` of the step's time or more is told, if its least time is less than a
     ``fraction`` of the time taken.
     """
-    groups: dict[tuple[str, str, tuple[str, ...]], list[Row]] = {}
+    groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
-        groups.setdefault((row.op, row.label, row.results), []).append(row)
+        key = row.op, row.label, row.results, row.nbytes, row.flops
+        groups.setdefault(key, []).append(row)
     whole = sum(row.counted for row in rows) or 1e-30
-    found = [
+    found: list[dict[str, Any]] = [
         {
-            "op": op,
-            "kernel": label,
-            "results": list(results),
+            "op": some[0].op,
+            "kernel": some[0].label,
+            "results": list(some[0].results),
             "covers": covered(some, 1),
             "launches": len(some),
             "seconds": taken / len(some),
@@ -233,7 +238,7 @@ def far_below(rows: Sequence[Row], fraction: float, share: float = 0.02) -> list
             "flops": some[0].flops,
             "cubes": list(some[0].cubes),
         }
-        for (op, label, results), some in groups.items()
+        for some in groups.values()
         if (taken := sum(row.counted for row in some))
     ]
     low = [one for one in found if one["share"] >= share and one["of_ceiling"] < fraction]

@@ -136,6 +136,33 @@ def test_launches_are_planned_for_a_described_device(tmp_path: Any, capsys: Any)
     assert any("attention" in line for line in lines)
 
 
+def test_the_start_of_a_launch_is_part_of_its_least_time() -> None:
+    ceilings = launches.Ceilings(nbytes=1e12, flops=1e13, products=1e14, start=2e-6)
+    assert ceilings.least("add", 0, 0) == 2e-6
+    assert ceilings.least("add", 4_000_000, 10) == pytest.approx(6e-6)
+    assert ceilings.least("matmul boxes", 4_000_000, 10**9) == pytest.approx(12e-6)
+
+
+def test_launches_far_from_their_ceilings_are_told_by_their_problem() -> None:
+    def row(op: str, seconds: float, least: float, flops: int = 0) -> launches.Row:
+        shape = ("float32[2]",)
+        return launches.Row(op, "kernel", (op,), shape, seconds, least, 8, flops, (1, 1, 1))
+
+    rows = [
+        *(row("slow", 1.0, 0.3) for _ in range(3)),
+        # Of the same kernel and result, but of more terms, and near its ceiling.
+        row("slow", 20.0, 15.0, flops=9),
+        row("rare", 0.3, 0.01),
+        *(row("fast", 35.0, 20.0) for _ in range(2)),
+    ]
+    (found,) = launches.far_below(rows, 0.4)
+    assert (found["op"], found["launches"], found["of_ceiling"]) == ("slow", 3, 0.3)
+    assert found["share"] == pytest.approx(3 / 93.3)
+    (line,) = launches.told([found])
+    assert line.split()[:4] == ["3.2%", "30%", "3", "x"]
+    assert len(launches.far_below(rows, 0.4, share=0.0)) == 2
+
+
 def test_documents_of_several_commands_are_joined() -> None:
     def document(command: str, *cases: str) -> dict[str, Any]:
         rows = [{"case": case, "from": command} for case in cases]

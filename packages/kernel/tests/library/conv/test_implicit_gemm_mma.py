@@ -17,6 +17,7 @@ from calor_kernel.library.conv import (
 )
 from calor_kernel.library.conv.implicit_gemm_mma import units_of_pixel
 from calor_kernel.library.conv.implicit_gemm_mma_launch import MORE, TILES, fits
+from calor_kernel.library.conv.problem import forward
 from calor_kernel.library.gemm.mma import MmaPlan
 from calor_kernel.planning.recording import fitted
 from calor_kernel.runtime.backend import KernelBackend
@@ -391,3 +392,23 @@ UNEVEN = [(32, 64, 16, 2, 4, 3, False), (64, 64, 24, 2, 2, 3, False), (32, 64, 1
 def test_tiles_that_units_would_not_copy_whole_do_not_fit(made):
     *sizes, along = made
     assert not fits(MmaPlan(float32, *sizes, along, along), INFO)
+
+
+def test_the_traffic_of_a_launch_is_known():
+    """Profiles compare a launch with what it has to move: of images what windows meet."""
+    row = ((2, 32, 16, 16), (64, 32, 3, 3), ONE, (NONE, NONE), ONE, 1)
+    request = request_of("conv", row, float32, H200)
+    said = {**request.attributes, "precision": "high"}
+    works = lower_conv(replace(request, attributes=said, candidates=True))
+    main = [
+        launch
+        for work in works
+        for launch in work.launches
+        if launch.label.startswith(("conv mma", "conv tma", "conv simt"))
+    ]
+    assert main
+    nbytes = 4 * (2 * 32 * 256 + 64 * 32 * 9 + 2 * 64 * 14 * 14)
+    assert {launch.nbytes for launch in main} == {nbytes}
+    row = ((2, 32, 16, 16), (64, 32, 1, 1), (2, 2), (NONE, NONE), ONE, 1)
+    problem = forward(request_of("conv", row, float32))
+    assert problem.nbytes == 4 * (2 * 32 * 64 + 64 * 32 + 2 * 64 * 64)

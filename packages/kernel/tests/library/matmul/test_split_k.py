@@ -124,7 +124,9 @@ def said(found, deep, parts, *, depth):
 
 
 @pytest.mark.parametrize(
-    ("tiles", "steps", "parts"), [(5, 8, 4), (3, 9, 3), (1, 12, 12), (6, 2, 2)], ids=str
+    ("tiles", "steps", "parts"),
+    [(5, 8, 4), (3, 9, 3), (1, 12, 12), (6, 2, 2), (2, 64, 3), (3, 11, 4)],
+    ids=str,
 )
 def test_every_step_is_computed_once(tiles, steps, parts):
     """Parts of a tile are adjacent cubes in the order of their steps, so all cubes before wait."""
@@ -134,9 +136,12 @@ def test_every_step_is_computed_once(tiles, steps, parts):
     # The last step is not a whole one.
     run_on_lanes(built, (tiles * parts, 1, 1), (found.reshape(-1), steps * depth - 3, parts))
     assert (found[..., 0] == np.arange(tiles)[:, None]).all()
-    length = steps // parts * depth
-    assert (found[..., 1] == np.arange(parts) * length).all()
-    assert (found[..., 2] == length).all()
+    firsts, lengths = found[..., 1], found[..., 2]
+    assert (firsts[:, 0] == 0).all()
+    assert (firsts[:, 1:] == (firsts + lengths)[:, :-1]).all()
+    assert (lengths.sum(1) == steps * depth).all()
+    assert np.ptp(lengths) <= depth
+    assert lengths.min() > 0
     assert (found[..., 3] == (np.arange(parts) == parts - 1)).all()
 
 

@@ -42,6 +42,11 @@ from calor_kernel.library.attention.mma_launch import forward_by_mma, gradients_
 from calor_kernel.library.attention.operand_copies import after_copies, with_copies
 from calor_kernel.library.attention.operands import reads_in_place
 from calor_kernel.library.attention.problem import TURNED, Attention, attention_of
+from calor_kernel.library.attention.products import (
+    forward_by_products,
+    gradients_by_products,
+    products_refusal,
+)
 from calor_kernel.library.attention.simt_launch import (
     bias_gradient_by_simt,
     forward_by_simt,
@@ -59,6 +64,7 @@ from calor_kernel.library.steps import redirected
 _LAST: Final = 2
 _SPLITS: Final = "split keys"
 _REGISTERS: Final = "tile registers"
+_PRODUCTS: Final = "products"
 _DENSE: Final = "its results are dense"
 
 
@@ -158,6 +164,7 @@ FORWARD: Final[Table[Task]] = Table(
     _named(_REGISTERS, tile_registers_refusal, forward_by_tile_registers),
     _by_tiles(forward_by_tiles),
     _named(_SPLITS, split_refusal, forward_by_splits),
+    _named(_PRODUCTS, products_refusal, forward_by_products),
     *(_by_mma(forward_by_mma), _by_copies(lambda: FORWARD), _by_simt(forward_by_simt)),
 )
 GRADIENT: Final[Table[Task]] = Table(
@@ -165,6 +172,7 @@ GRADIENT: Final[Table[Task]] = Table(
     _named(_REGISTERS, gradient_tiles_refusal, gradients_by_tile_registers),
     _by_tiles(gradients_by_tiles),
     _named(_SPLITS, gradient_split_refusal, gradients_by_splits),
+    _named(_PRODUCTS, products_refusal, gradients_by_products),
     *(_by_mma(gradients_by_mma), _by_copies(lambda: GRADIENT, 3), _by_simt(gradients_by_simt)),
 )
 BIAS_GRADIENT: Final = (_by_tiles(bias_gradient_by_tiles), _by_simt(bias_gradient_by_simt))

@@ -89,7 +89,8 @@ class Correlation:
         met = prod(kl.min(axis.size, axis.count * axis.terms) for axis in self.axes)
         whole = prod(axis.size for axis in self.axes)
         read = self.a.size * met // kl.max(whole, 1)
-        return (read + self.b.size + self.size) * self.a.dtype.itemsize
+        nbytes: int = (read + self.b.size + self.size) * self.a.dtype.itemsize
+        return nbytes
 
 
 def accumulator(dtype: DType) -> DType:

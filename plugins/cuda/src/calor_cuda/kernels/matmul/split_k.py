@@ -1,4 +1,4 @@
-"""Schedules of cubes: whole tiles, or an equal part of a tile's steps for each cube (split-K).
+"""Schedules of cubes: whole tiles, or a part of a tile's steps for each cube (split-K).
 
 Requirements: with fewer tiles than cores, most cubes would idle, so cubes share the K steps of a
 tile. The sums of all parts but a tile's last go to memory. The cube of the last part adds them in
@@ -52,8 +52,8 @@ class WholeTiles:
 class TileParts:
     """Cube ``cube`` computes one of the ``parts`` of a tile; a tile's parts are adjacent cubes.
 
-    The steps of ``depth`` elements are a multiple of the parts. ``sums`` is memory for the sums of
-    a tile of each cube, and ``flags`` has one word for each of its warp groups.
+    Two parts differ by one step of ``depth`` elements at most. ``sums`` is memory for the sums of a
+    tile of each cube, and ``flags`` has one word for each of its warp groups.
     """
 
     def __init__(
@@ -69,7 +69,10 @@ class TileParts:
         self.cube, self.parts = cube, parts
         self.tile = kl.quotient(cube, parts)
         self.part = cube - self.tile * parts
-        self.length = kl.quotient(-(-deep // depth), parts) * depth
+        steps = -(-deep // depth)
+        first = kl.quotient(self.part * steps, parts)
+        self.start = first * depth
+        self.length = (kl.quotient((self.part + 1) * steps, parts) - first) * depth
 
     def turns(self) -> DeviceRange:
         """Return the number of a cube's pieces: one."""
@@ -78,7 +81,7 @@ class TileParts:
     def piece(self, turn: kl.Number) -> Piece:
         """Return the cube's part."""
         ends = self.part == self.parts - 1
-        return Piece(self.tile, self.part * self.length, self.length, ends)
+        return Piece(self.tile, self.start, self.length, ends)
 
 
 class Waiting(Protocol):

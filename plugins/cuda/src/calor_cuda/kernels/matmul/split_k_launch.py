@@ -1,7 +1,8 @@
 """The conditions for split-K by TMA in one launch.
 
-Requirements: if there are few tiles with a long K axis, each is cut into equal parts, one for each
-cube. An exchange writes and reads sums once more, so every part has several steps.
+Requirements: if there are few tiles with a long K axis, each is cut into parts of nearly as many
+steps, one for each cube. An exchange writes and reads sums once more, so every part has several
+steps.
 """
 
 from __future__ import annotations
@@ -54,12 +55,15 @@ def few_parts(product: Product, plan: TmaPlan, info: DeviceInfo) -> bool:
 
 
 def parts_of_tile(tiles: int, steps: int, cores: int) -> int:
-    """Return the number of equal parts of each tile that fills most cores; 1: no split.
+    """Return the number of parts of each tile that fills most cores; 1: no split.
 
-    >>> parts_of_tile(64, 64, 132), parts_of_tile(24, 64, 132), parts_of_tile(100, 64, 132)
-    (2, 4, 1)
-    >>> parts_of_tile(0, 64, 132)
-    8
+    >>> parts_of_tile(64, 64, 132), parts_of_tile(36, 64, 132), parts_of_tile(100, 64, 132)
+    (2, 3, 1)
+    >>> parts_of_tile(24, 64, 132), parts_of_tile(0, 64, 132)
+    (4, 8)
     """
-    most = min(cores // max(tiles, 1), steps // _LEAST)
-    return next((parts for parts in range(most, 1, -1) if steps % parts == 0), 1)
+    most = max(min(cores // max(tiles, 1), steps // _LEAST), 1)
+    if most <= _FEW:
+        return most
+    # Many parts are equal: two passes may add them.
+    return next((parts for parts in range(most, _FEW, -1) if steps % parts == 0), _FEW)
