@@ -17,12 +17,16 @@ from calor.dtypes import DType
 from calor.specs import spec
 from calor_kernel import language as kl
 from calor_kernel.contract.choices import is_size
-from calor_kernel.contract.launching import Bound, Effort, Grid
+from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple
 from calor_kernel.contract.work import Argument, Input, Output, Request, Scratch, View, Work
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.attention.operands import ScoreForm, operands_of
 from calor_kernel.library.attention.problem import Attention
-from calor_kernel.library.attention.score_rows import differentiate_scores, weigh_scores
+from calor_kernel.library.attention.score_rows import (
+    differentiate_scores,
+    round_result,
+    weigh_scores,
+)
 from calor_kernel.library.steps import Steps
 
 # The widest row whose tiles fit a cube, and the most keys for each element of a row.
@@ -34,6 +38,8 @@ _MOST: Final = 1 << 30
 # Minimum of units, for products by tiles of a cube; the planes of a cube of rows.
 _UNITS: Final = 64
 _PLANES: Final = 4
+# Units of a cube that rounds results.
+_ROUNDING: Final = 64
 # Alignment of a batch's results, bytes of an access, and operations of a weight and its gradient.
 _ALIGNED: Final = 16
 _ACCESS: Final = 16
@@ -158,9 +164,28 @@ class _Part:
             form=ScoreForm(p.kinds, p.causal), **own,
         )  # fmt: skip
 
-    def scores(self, place: Scratch) -> tuple[View, Argument]:
-        """Return scores, or what is of their shape, in the dtype of sums."""
-        return View.dense(spec(self.shape, self.problem.accumulate)), place
+    def end(
+        self, weights: tuple[View, Argument], values: tuple[View, Argument], sums: Scratch | None
+    ) -> None:
+        """Add the products of weights with values; with ``sums`` what rounding drops is kept."""
+        p, width = self.problem, _steps(self.problem)[3]
+        contract, out = ((4,), (2,)), self.result(0, width)
+        if sums is None:
+            self.multiply(weights, values, contract, p.dtype, out)
+            return
+        self.multiply(weights, values, contract, p.accumulate, sums)
+        rest, count = self.result(2, width), self.count * width
+        vector = next(n for n in (4, 2, 1) if width % n == 0)
+        self.steps.add(
+            round_result,
+            Grid.line(-(-count // (vector * _ROUNDING)), _ROUNDING, self.request.info.planes[0]),
+            Effort("attention result", 2 * count, (4 + 2 * p.dtype.itemsize) * count),
+            x=Bound(sums, p.accumulate, _ACCESS),
+            out=Bound(out, p.dtype, vector * p.dtype.itemsize),
+            rest=Bound(rest, p.dtype, vector * p.dtype.itemsize),
+            count=Multiple(count, vector),
+            width=vector,
+        )
 
     def factors(self, place: Scratch) -> tuple[View, Argument]:
         """Return weights or gradients of scores, as factors of products."""
@@ -188,6 +213,8 @@ def forward_by_products(problem: Attention, request: Request) -> Iterator[Work]:
     p, steps = problem, Steps()
     scores, weights = _rooms(p, steps)
     query, key, value = p.query.number, p.key.number, p.value.number
+    kept = request.attributes.get("keep", False)
+    sums = steps.memory(_count(p) * _steps(p)[3] * int(p.accumulate.itemsize)) if kept else None
     moved = int(p.accumulate.itemsize + p.dtype.itemsize)
     for part in _parts(p, request, steps):
         part.multiply(part.rows(query), part.keys(key), ((4,), (3,)), p.accumulate, scores)
@@ -200,8 +227,7 @@ def forward_by_products(problem: Attention, request: Request) -> Iterator[Work]:
             total=Bound(Output(1), p.accumulate),
         )
         factors = part.factors(scores if weights is None else weights)
-        result = part.result(0, _steps(p)[3])
-        part.multiply(factors, part.keys(value), ((4,), (2,)), p.dtype, result)
+        part.end(factors, part.keys(value), sums)
     yield steps.work("products")
 
 

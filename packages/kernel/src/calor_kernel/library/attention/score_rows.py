@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from calor_kernel import language as kl
 from calor_kernel.language.loops import DeviceRange
 from calor_kernel.library.attention.operands import KernelOperands, ScoreForm, finite, visible
+from calor_kernel.library.attention.problem import dropped
 from calor_kernel.library.math import exp, log
 
 
@@ -138,3 +139,13 @@ def differentiate_scores(
         inner = power * (own.load(products, j) - less) * kl.splat(g.scale, width)
         own.store(scores if weights is None else weights, j, power)
         own.store(products if gradients is None else gradients, j, inner)
+
+
+@kl.kernel
+def round_result(x: kl.In, out: kl.Out, rest: kl.Out, count: kl.Size, *, width: int) -> None:
+    """Write ``count`` sums rounded to the result's dtype, and what rounding drops."""
+    i = kl.absolute_position() * width
+    if i < count:
+        total = x.load(i, width, align=width * x.dtype.itemsize)
+        out.store(i, total.to(out.dtype), align=width * out.dtype.itemsize)
+        rest.store(i, dropped(total, rest.dtype), align=width * rest.dtype.itemsize)
