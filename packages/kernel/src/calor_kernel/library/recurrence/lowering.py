@@ -43,7 +43,7 @@ def scan(request: Request) -> Sequence[Work] | Refusal:
     samples, features = request.inputs[captures].shape
     plan = plan_of(cell, samples, features, info)
     if plan is None:
-        return Refusal("the registers of a cube for each core do not hold its weights")
+        return Refusal("a cube for each core does not hold its weights and sums")
     plans = plans_of(cell, samples, features, info) if request.candidates else ()
     return [work_of(request, cell, one) for one in dict.fromkeys((plan, *plans))]
 

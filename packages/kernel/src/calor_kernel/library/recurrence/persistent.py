@@ -52,7 +52,7 @@ def recur(
     """
     kl.launch_attributes(cubes_per_core=1, together=True)
     begin = kl.cube_position(0) * plan.features
-    weights = weights_in_registers(weight, extent.features, begin, plan, cell)
+    weights = Weights(weight, extent.features, begin, plan, cell)
     mine = [feature(plan, extent, begin, turn) for turn in range(plan.turns)]
     own = Reader(cell, rows, held, blocks, extent, begin)
     carries = [kl.registers(plan.turns, memory.dtype) for memory in first]
@@ -86,7 +86,12 @@ def recur(
         if plan.early:
             own.read_all(ahead, mine, following, reverse)
         wait_for(words, ARRIVED, (step + 1) * kl.cube_count(0))
-        sums = products(target, weights, extent.samples, plan)
+        first_row = 0
+        sums = products(target, weights, extent.samples, first_row, plan)
+        while first_row + plan.at_once < plan.down:
+            keep_sums(memory, sums, first_row, plan)
+            first_row += plan.at_once
+            sums = products(target, weights, extent.samples, first_row, plan)
         # A wait for other cubes, or what is told to them, would also wait for these.
         if not plan.early:
             own.read_all(ahead, mine, following, reverse)
@@ -96,11 +101,7 @@ def recur(
             for part in parts.early:
                 own.write(part.stack, row, one, known[turn][part.number], part.count, part.block)
             late.write(own, turn, one, step - 1, carries, reverse, step > 0)
-        plane = kl.plane_position()
-        for i in range(plan.down):
-            for j in range(plan.across):
-                corner = (plane * plan.rows + i * plan.shape.m) * plan.pitch + j * plan.shape.n
-                sums[i][j].store(memory.at(corner), (plan.pitch, 1))
+        keep_sums(memory, sums, first_row, plan)
         kl.barrier()
         for turn, one in enumerate(mine):
             totals = [total(memory, plan, one, block).to(cell.dtype) for block in range(cell.sums)]
@@ -116,35 +117,77 @@ def recur(
         leave(words, ARRIVED)
 
 
+class Weights:
+    """The weights of a plane's terms and of its cube's sums, 0 beyond them.
+
+    Those of the first tiles of terms are in registers, the others in shared memory in the order in
+    which lanes hold them; a lane reads there what it wrote itself.
+    """
+
+    def __init__(
+        self,
+        weight: kl.Pointer,
+        features: kl.Number,
+        begin: kl.Number,
+        plan: RecurrencePlan,
+        cell: Cell,
+    ) -> None:
+        self.plan = plan
+        self.held: list[list[kl.Fragment]] = []
+        self.memory = kl.shared(plan.stored, plan.dtype, align=16) if plan.stored else None
+        for step in range(plan.steps):
+            tiles = [
+                weights_of(weight, features, begin, step, j, plan, cell) for j in range(plan.across)
+            ]
+            if self.memory is None or step < plan.held:
+                self.held.append(tiles)
+                continue
+            for j, tile in enumerate(tiles):
+                self.memory.store(self._place(step, j, tile.count), tile.parts[0])
+
+    def _place(self, step: int, j: int, count: int) -> kl.Number:
+        tile = ((step - self.plan.held) * self.plan.planes + kl.plane_position()) * self.plan.across
+        made: kl.Number = ((tile + j) * self.plan.shape.lanes + kl.lane_position()) * count
+        return made
+
+    def of(self, step: int) -> list[kl.Fragment]:
+        """Return the weights of a tile of terms, for the tiles of sums."""
+        if self.memory is None or step < self.plan.held:
+            return self.held[step]
+        found = []
+        for j in range(self.plan.across):
+            tile = kl.fragment(self.plan.shape, "b")
+            tile.parts[0] = self.memory.load(self._place(step, j, tile.count), tile.count)
+            found.append(tile)
+        return found
+
+
 @kl.helper
-def weights_in_registers(
+def weights_of(
     weight: kl.Pointer,
     features: kl.Number,
     begin: kl.Number,
+    step: int,
+    j: int,
     plan: RecurrencePlan,
     cell: Cell,
-) -> list[list[kl.Fragment]]:
-    """Return the weights of a plane's terms and of its cube's sums, 0 beyond them."""
-    shape, found = plan.shape, []
+) -> kl.Fragment:
+    """Return the weights of a tile of a plane's terms and of a tile of sums."""
+    shape = plan.shape
     terms, whole = cell.factors * features, cell.sums * features
-    for step in range(plan.steps):
-        tiles = []
-        for j in range(plan.across):
-            tile = kl.fragment(shape, "b")
-            read = []
-            for register in range(tile.count):
-                down, right = tile.place(register)
-                term = (kl.plane_position() + step * plan.planes) * shape.k + down
-                number = right + j * shape.n
-                block, own = number // plan.features, number % plan.features
-                inside = (block < cell.sums) & (begin + own < features) & (term < terms)
-                line = block * features + begin + own
-                at = line * terms + term if cell.turned else term * whole + line
-                read.append(weight.load(at, mask=inside))
-            tile.parts[0] = kl.pack(read)
-            tiles.append(tile)
-        found.append(tiles)
-    return found
+    tile = kl.fragment(shape, "b")
+    read = []
+    for register in range(tile.count):
+        down, right = tile.place(register)
+        term = (kl.plane_position() + step * plan.planes) * shape.k + down
+        number = right + j * shape.n
+        block, own = number // plan.features, number % plan.features
+        inside = (block < cell.sums) & (begin + own < features) & (term < terms)
+        line = block * features + begin + own
+        at = line * terms + term if cell.turned else term * whole + line
+        read.append(weight.load(at, mask=inside))
+    tile.parts[0] = kl.pack(read)
+    return tile
 
 
 @kl.helper
@@ -177,13 +220,15 @@ def fill_edges(
 @kl.helper
 def products(
     factors: kl.Pointer,
-    weights: Sequence[Sequence[kl.Fragment]],
+    weights: Weights,
     samples: kl.Number,
+    first: int,
     plan: RecurrencePlan,
 ) -> list[list[kl.Fragment]]:
-    """Return the sums of a plane's terms, for tiles of samples down and of sums across."""
+    """Return the sums of a plane's terms, for tiles of samples from one on and of sums across."""
     shape = plan.shape
-    sums = [[kl.fragment(shape, "c") for _ in range(plan.across)] for _ in range(plan.down)]
+    turns = range(first, min(first + plan.at_once, plan.down))
+    sums = [[kl.fragment(shape, "c") for _ in range(plan.across)] for _ in turns]
     tile = kl.fragment(shape, "a")
     line, _ = tile.lane_place()
     count, lane = tile.count, kl.lane_position()
@@ -192,15 +237,28 @@ def products(
         if (step + 1) * plan.planes > plan.deep:
             # Behind the last tile is one of zeros.
             deep = kl.min(deep, plan.deep)
-        for i in range(plan.down):
+        rights = weights.of(step)
+        for i, row in zip(turns, sums, strict=True):
             # Lanes without a sample read what the first one does, which is no further line.
             who = kl.select(line + i * shape.m < samples, lane, 0)
             at = ((deep * plan.down + i) * shape.lanes + who) * count
             left = kl.fragment(shape, "a")
             left.parts[0] = factors.load(at, count)
-            for j in range(plan.across):
-                kl.mma(left, weights[step][j], sums[i][j])
+            for right, total in zip(rights, row, strict=True):
+                kl.mma(left, right, total)
     return sums
+
+
+@kl.helper
+def keep_sums(
+    memory: kl.Pointer, sums: Sequence[Sequence[kl.Fragment]], first: int, plan: RecurrencePlan
+) -> None:
+    """Write a plane's sums of tiles of samples from one on to shared memory."""
+    plane = kl.plane_position()
+    for i, row in enumerate(sums):
+        for j, total in enumerate(row):
+            line = plane * plan.rows + (first + i) * plan.shape.m
+            total.store(memory.at(line * plan.pitch + j * plan.shape.n), (plan.pitch, 1))
 
 
 @kl.helper

@@ -1,13 +1,14 @@
 """The plan of a recurrent scan in one launch: which cube has which features, and what planes sum.
 
 Requirements: a cube for each core at most, since all cubes wait for each other in each step. Units
-hold the weights of their cube's features in registers for the whole scan, so a step reads only the
-product's other factor, which lies in memory in the order in which lanes hold it.
+hold the weights of their cube's features for the whole scan, in registers as far as these go and
+else in shared memory, so a step reads only the product's other factor, which lies in memory in the
+order in which lanes hold it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from calor.dtypes import DType
@@ -20,7 +21,7 @@ from calor_kernel.library.recurrence.cell import Cell
 # that addresses and a step of a feature take.
 _PLANES: Final = {8: 104, 16: 52}
 # Samples of a scan: beyond, a step is a product that fills the device.
-_MOST: Final = 64
+_MOST: Final = 128
 # A kernel serves so many numbers of samples.
 _SAMPLES: Final = 4
 # The parts of the cores that have a cube: with fewer cubes less is read.
@@ -29,6 +30,8 @@ _PARTS: Final = (1, 2, 3, 4)
 # unit for each part of a sum and for each instruction of a step; cycles of a step for each plane
 # and each cube. Fitted to 33 plans of an H200 by least squares, of which each is within 7 %.
 _READ, _MULTIPLIED, _ADDED, _EVALUATED, _PLANE, _CUBE = 59, 11, 27, 3.4, 52, 2
+# Cycles of a core for each tile of weights that a plane reads from shared memory.
+_SHARED = 2
 # Cycles of rows that are read behind the wait, and of each number of one that is read before it.
 _LATE, _EARLY = 120, 28
 
@@ -39,7 +42,8 @@ class RecurrencePlan:
 
     ``samples``: the most of them. ``features``: of a cube. ``terms``: of the product, in whole
     tiles. ``sums``: of a feature. ``planes``: of a cube. ``early``: whether the rows of the next
-    step are read before the wait for other cubes, and not behind it.
+    step are read before the wait for other cubes, and not behind it. ``held``: the tiles of terms
+    of a plane whose weights are in registers. ``at_once``: the tiles of samples whose sums are.
     """
 
     dtype: DType
@@ -49,6 +53,8 @@ class RecurrencePlan:
     sums: int
     planes: int
     early: bool = False
+    held: int = 0
+    at_once: int = 1
 
     @property
     def title(self) -> str:
@@ -111,13 +117,19 @@ class RecurrencePlan:
         """The registers of a unit for weights and sums."""
         shape = self.shape
         held = shape.layout("b")[1].size * int(self.dtype.itemsize) // 4
-        weights: int = self.steps * self.across * held
-        return weights + self.down * self.across * shape.layout("c")[1].size
+        weights: int = self.held * self.across * held
+        return weights + self.at_once * self.across * shape.layout("c")[1].size
+
+    @property
+    def stored(self) -> int:
+        """The elements of weights in shared memory."""
+        tile = self.shape.k * self.shape.n
+        return (self.steps - self.held) * self.planes * self.across * tile
 
     @property
     def shared_bytes(self) -> int:
         """The shared memory of a cube."""
-        return self.planes * self.rows * self.pitch * 4
+        return self.planes * self.rows * self.pitch * 4 + self.stored * int(self.dtype.itemsize)
 
 
 def plan_of(cell: Cell, samples: int, features: int, info: DeviceInfo) -> RecurrencePlan | None:
@@ -144,19 +156,36 @@ def plans_of(cell: Cell, samples: int, features: int, info: DeviceInfo) -> list[
     most = -(-samples // _SAMPLES) * _SAMPLES
     terms = -(-cell.factors * features // depth) * depth
     own = dict.fromkeys(-(-features // max(info.cores // part, 1)) for part in _PARTS)
-    made = [
-        RecurrencePlan(cell.factor, most, count, terms, cell.sums, planes, early)
+    made = (
+        _holding(RecurrencePlan(cell.factor, most, count, terms, cell.sums, planes, early), cell)
         for count in own
         for planes in _PLANES
         for early in (False, True)
-    ]
+    )
     return [
         plan
         for plan in made
-        if plan.units <= info.max_units
+        if plan is not None
+        and plan.units <= info.max_units
         and plan.shared_bytes <= info.shared_bytes
-        and plan.registers <= _PLANES[plan.planes]
     ]
+
+
+def _holding(plan: RecurrencePlan, cell: Cell) -> RecurrencePlan | None:
+    """Return a plan with as many weights in registers as go there; None if sums do not."""
+    rows = sum(source.kind == "row" for source in cell.sources)
+    # What is above has room for the numbers of one feature.
+    room = _PLANES[plan.planes] - (plan.turns - 1) * (cell.carries + rows + cell.stacked)
+    fitting = (
+        replace(plan, held=held, at_once=down)
+        for down in range(plan.down, 0, -1)
+        for held in (plan.steps, plan.steps * 3 // 4, plan.steps // 2, plan.steps // 4, 0)
+    )
+    return max(
+        (one for one in fitting if one.registers <= room),
+        key=lambda one: (one.held * one.at_once, one.held),
+        default=None,
+    )
 
 
 def cycles_of(plan: RecurrencePlan, cell: Cell, features: int) -> float:
@@ -170,8 +199,10 @@ def cycles_of(plan: RecurrencePlan, cell: Cell, features: int) -> float:
     evaluated = (cell.before.weight + cell.after.weight) * _EVALUATED
     rows = sum(source.kind == "row" for source in cell.sources)
     ahead = plan.turns * rows * _EARLY if plan.early else _LATE
+    passes = -(-plan.down // plan.at_once)
+    tiles = passes * plan.planes * (plan.steps - plan.held) * plan.across
     own = plan.turns * (added + evaluated) + ahead
-    return read + multiplied + own + plan.planes * _PLANE + cubes * _CUBE
+    return read + multiplied + own + plan.planes * _PLANE + cubes * _CUBE + tiles * _SHARED
 
 
 @kl.helper
