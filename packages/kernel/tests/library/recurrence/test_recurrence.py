@@ -235,7 +235,7 @@ def test_plans_hold_weights_and_have_a_cube_for_each_core():
     assert plan_of(cell, 20, 650, replace(INFO, cores=1)) is None
 
 
-# Microseconds of a step of 20 samples and 650 features on an H200, by features and planes of a cube.
+# Microseconds of a step of 20 samples and 650 features on an H200, by features and planes.
 MEASURED = {
     ("bfloat16", "forward"): {(5, 8): 3.22, (5, 16): 3.80},
     ("bfloat16", "backward"): {(5, 8): 3.86, (5, 16): 4.11},

@@ -23,25 +23,25 @@ from calor_kernel.contract.work import Launch
 from calor_kernel.language.matrices import mma_16x8
 from calor_kernel.library.gemm.epilogue import After, Epilogue, writer
 from calor_kernel.library.gemm.mma import ACCESS, Sums, sums_of
-from calor_kernel.library.matmul.predicated_mma import access_of
+from calor_kernel.library.matmul.predicated_mma import access_of, mma_parts, mma_plan
 from calor_kernel.library.matmul.problem import Product, narrow
 from calor_kernel.library.matmul.task import Batches, Sizes, Task
 
 # Rows and tiles of columns at most, and the planes of a cube.
-_ROWS, _TILES, _PLANES = 32, 4, 8
+_ROWS, _TILES, _PLANES = 48, 4, 8
 # Lanes with adjacent accesses of a column, and instructions that use one access of each.
 _LANES, _TIMES = 4, 2
 # Registers of a unit for operands of the terms that are loaded at once.
 _HELD: Final = 112
-# Cycles of a launch, of further terms that wait for those before, of terms that are checked; of a
-# load, of a piece of two rows of A, of a tile's sums, and of columns that are a single tile, which
-# few loads precede; bytes of B, and of A for all cubes, that a device reads in a cycle. Fitted to
-# the launches of eight products on an H200 by least squares: the first choice is the fastest there,
-# or within 5 % of it.
-_LAUNCH, _TURN, _CHECKED, _LOAD, _ROWS_OF_A, _TILE, _SINGLE = 1320, 1690, 3160, 6.8, 17, 4, 290
-_READ_B, _READ_A = 2735, 23700
-# Cycles of two launches, parts of the K axis and their sums, beside those of reading B.
-_DIVIDED = 8050
+# Cycles of a launch; of terms that are loaded in several turns, or checked; of columns that are a
+# single tile, which few loads precede; of a load, of a piece of a row of A, of an instruction and of
+# a sum; bytes of B, and of A for all cubes, that a device reads in a cycle. Fitted to 68 launches of
+# 29 products on an H200 by least squares.
+_LAUNCH, _TURNS, _CHECKED, _SINGLE = 1610, 1510, 2900, 620
+_LOAD, _ROW_OF_A, _INSTRUCTION, _SUM = 11.4, 12, 18.4, 0.77
+_READ_B, _READ_A = 6470, 11660
+# Cycles of two launches, parts of the K axis and their sums; bytes of those parts in a cycle.
+_DIVIDED, _PARTS = 6500, 260
 # Shorter accesses are too many.
 _LEAST: Final = 4
 
@@ -122,7 +122,10 @@ def plans_of(product: Product, info: DeviceInfo) -> Iterable[SkinnyPlan]:
         made = SkinnyPlan(product.a.dtype, down, across, _PLANES, 1, *accesses, False)
         each = -(-product.k // (made.depth * made.planes))
         # A piece has four registers, of two rows of a tile.
-        most = max((_HELD - 4 * down * across) // (4 * across + 8 * down), 1)
+        most = (_HELD - 4 * down * across) // (4 * across + 8 * down)
+        if most < min(each, 2):
+            # Turns of one piece each wait for memory too often.
+            continue
         unroll = min(each, most)
         # Turns of one length need no checks, if they are not much shorter.
         even = (n for n in range(unroll, unroll // 2, -1) if each % n == 0)
@@ -138,24 +141,29 @@ def cycles_of(plan: SkinnyPlan, product: Product, info: DeviceInfo) -> float:
     turns = -(-product.k // plan.terms)
     pieces, lines = turns * plan.unroll, 2 * plan.down
     loads = pieces * plan.piece * (plan.across / plan.b_access + lines / plan.a_access)
-    own = loads * _LOAD + pieces * lines * _ROWS_OF_A + plan.down * plan.across * _TILE
+    own = loads * _LOAD + pieces * lines * (_ROW_OF_A + plan.across * _INSTRUCTION)
     line = product.k * int(plan.dtype.itemsize)
-    read = cubes * min(plan.rows, product.m) * line / _READ_A
-    once = _LAUNCH + _CHECKED * (not plan.even) + _SINGLE * (plan.across == 1)
-    return once + each * (own + (turns - 1) * _TURN) + read + _bytes_of_b(product) / _READ_B
+    read = cubes * product.m * line / _READ_A + product.batches * product.n * line / _READ_B
+    once = _LAUNCH + _SINGLE * (plan.across == 1) + _TURNS * (not plan.whole)
+    checked = 0 if plan.even else _CHECKED * (1 - plan.full / plan.unroll)
+    return once + checked + each * (own + product.m * plan.columns * _SUM) + read
 
 
-def _bytes_of_b(product: Product) -> int:
-    nbytes: int = product.batches * product.n * product.k * product.a.dtype.itemsize
-    return nbytes
+def divided_cycles(product: Product, info: DeviceInfo) -> float | None:
+    """Return the cycles of parts of the K axis and their sums, None if there is one part."""
+    parts = mma_parts(product, mma_plan(product, info)[0], info)
+    sums = product.batches * product.m * product.n * parts * 4
+    return _DIVIDED + sums / _PARTS if parts > 1 else None
 
 
 def skinny_plan(product: Product, info: DeviceInfo) -> SkinnyPlan | None:
     """Return the plan that takes least; None if no cube can have one, or two launches take less."""
     able = [plan for plan in plans_of(product, info) if plan.shared_bytes <= info.shared_bytes]
     best = min(able, key=lambda plan: cycles_of(plan, product, info), default=None)
-    divided = _DIVIDED + _bytes_of_b(product) / _READ_B
-    return None if best is None or cycles_of(best, product, info) > divided else best
+    divided = divided_cycles(product, info)
+    if best is None or divided is None:
+        return best
+    return best if cycles_of(best, product, info) <= divided else None
 
 
 def refusal(product: Product) -> str | None:
