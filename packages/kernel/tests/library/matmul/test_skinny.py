@@ -52,7 +52,7 @@ def backend(monkeypatch):
 def test_few_rows(backend, shape, types, monkeypatch):
     if shape[1] > 600:
         # The terms take several turns.
-        monkeypatch.setattr(skinny_mma, "_HELD", 40)
+        monkeypatch.setattr(skinny_mma, "_HELD", 68)
     more = {"precision": "high"} if "tf32" in types else {}
     row = (shape[:2], (shape[2], shape[1]), ((1,), (1,)), NONE, (None, None))
     check(backend, row, *types[:2], 2e-3 if more else None, **more)

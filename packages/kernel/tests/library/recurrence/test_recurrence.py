@@ -123,14 +123,13 @@ def test_layers_are_those_of_steps(case):
 ROOMS = [(36, 3, 3), (24, 2, 2), (20, 3, 1), (12, 1, 1), (8, 0, 1)]
 
 
-@pytest.mark.parametrize("early", [False, True])
 @pytest.mark.parametrize("room", ROOMS, ids=str)
-def test_plans_with_little_room_are_right(early, room, monkeypatch):
+def test_plans_with_little_room_are_right(room, monkeypatch):
     graph, arrays = traced("plain", "bfloat16", 3, 33, 40, False, False)
     made, found = lowering.plans_of, []
 
     def first(*given):
-        found[:] = [plan for plan in made(*given) if plan.early == early]
+        found[:] = made(*given)
         return found[0]
 
     monkeypatch.setattr(lowering, "plan_of", first)
@@ -235,24 +234,23 @@ def test_plans_hold_weights_and_have_a_cube_for_each_core():
     assert plan_of(cell, 20, 650, replace(INFO, cores=1)) is None
 
 
-# Microseconds of a step of 20 samples and 650 features on an H200, by features and planes.
+# Microseconds of a step of an LSTM and of its gradient on an H200, by features and planes.
 MEASURED = {
-    ("bfloat16", "forward"): {(5, 8): 3.22, (5, 16): 3.80},
-    ("bfloat16", "backward"): {(5, 8): 3.86, (5, 16): 4.11},
-    ("float32", "forward"): {(5, 8): 3.76, (5, 16): 4.31},
-    ("float32", "backward"): {(5, 16): 5.24, (5, 8): 5.39},
+    ("bfloat16", 20, 650): ({(5, 4): 3.00, (5, 8): 3.18}, {(5, 8): 3.80, (10, 8): 3.81}),
+    ("float32", 20, 650): ({(5, 8): 3.79, (5, 16): 4.31}, {(5, 16): 5.33, (5, 8): 5.48}),
+    ("bfloat16", 64, 512): ({(4, 8): 4.03}, {(4, 8): 5.15, (8, 16): 5.47, (8, 8): 5.48}),
 }
 
 
-@pytest.mark.parametrize("case", MEASURED, ids=" ".join)
+@pytest.mark.parametrize("case", MEASURED, ids=str)
 def test_the_first_choice_is_the_fastest(case):
-    dtype, way = case
-    graph, _ = traced("lstm", dtype, 1, 20, 650, False, way == "backward")
-    node = [node for node in graph.nodes if node.op.name == "scan"][-1]
-    made = [node.attributes[name] for name in ("body", "carries", "captures")]
-    plan = plan_of(cell_of(*made), 20, 650, replace(INFO, cores=132))
-    times = MEASURED[case]
-    assert times[plan.features, plan.planes] <= 1.05 * min(times.values())
+    dtype, samples, features = case
+    graph, _ = traced("lstm", dtype, 1, samples, features, False, True)
+    nodes = [node for node in graph.nodes if node.op.name == "scan"]
+    for node, times in zip(nodes, MEASURED[case], strict=True):
+        made = [node.attributes[name] for name in ("body", "carries", "captures")]
+        plan = plan_of(cell_of(*made), samples, features, replace(INFO, cores=132))
+        assert times[plan.features, plan.planes] <= 1.07 * min(times.values())
 
 
 def test_candidates_begin_with_the_first_choice():

@@ -34,9 +34,9 @@ _LANES, _TIMES = 4, 2
 # Registers of a unit for operands of the terms that are loaded at once.
 _HELD: Final = 112
 # Cycles of a launch; of terms that are loaded in several turns, or checked; of columns that are a
-# single tile, which few loads precede; of a load, of a piece of a row of A, of an instruction and of
-# a sum; bytes of B, and of A for all cubes, that a device reads in a cycle. Fitted to 68 launches of
-# 29 products on an H200 by least squares.
+# single tile, which few loads precede; of a load, of a piece of a row of A, of an instruction and
+# of a sum; bytes of B, and of A for all cubes, that a device reads in a cycle. Fitted to 68
+# launches of 29 products on an H200 by least squares.
 _LAUNCH, _TURNS, _CHECKED, _SINGLE = 1610, 1510, 2900, 620
 _LOAD, _ROW_OF_A, _INSTRUCTION, _SUM = 11.4, 12, 18.4, 0.77
 _READ_B, _READ_A = 6470, 11660

@@ -71,6 +71,11 @@ class Cell:
         return self.before.outputs[0]
 
     @property
+    def rows(self) -> int:
+        """The blocks of all rows that a step reads."""
+        return sum(source.kind == "row" for source in self.sources)
+
+    @property
     def stacked(self) -> int:
         """The blocks of all stacked rows of a step."""
         return len(self.after.results) - self.carries

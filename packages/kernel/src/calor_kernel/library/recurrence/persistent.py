@@ -4,7 +4,8 @@ Requirements: all cubes run at the same time, one for each core at most. A featu
 registers of one unit. In each step a unit computes the product's factors of its features and writes
 them where all cubes read them, in the order of the matrix instruction's registers, so that a plane
 reads whole lines. Two such places alternate: who writes one again has waited for all cubes after
-they read it. Stacks are read and written behind the wait, which would otherwise wait for them too.
+they read it. Rows are read before the wait, and stacks written behind it, which would otherwise
+wait for them too.
 Planes divide the terms of the product, and their sums are added in their order. Words that cubes
 wait for are 0 before and after the launch.
 """
@@ -83,8 +84,7 @@ def recur(
             arrive(words, ARRIVED)
         # The rows of the last step are read again, which needs no branch.
         following = kl.min(step + 1, extent.length - 1)
-        if plan.early:
-            own.read_all(ahead, mine, following, reverse)
+        own.read_all(ahead, mine, following, reverse)
         wait_for(words, ARRIVED, (step + 1) * kl.cube_count(0))
         first_row = 0
         sums = products(target, weights, extent.samples, first_row, plan)
@@ -93,8 +93,6 @@ def recur(
             first_row += plan.at_once
             sums = products(target, weights, extent.samples, first_row, plan)
         # A wait for other cubes, or what is told to them, would also wait for these.
-        if not plan.early:
-            own.read_all(ahead, mine, following, reverse)
         for turn, one in enumerate(mine):
             for k, stack in enumerate(kept):
                 own.write(stack, row, one, carries[k][turn])

@@ -19,17 +19,19 @@ from calor_kernel.library.recurrence.cell import Cell
 
 # Planes of a cube, and the registers of a unit with so many: for weights and sums, beside those
 # that addresses and a step of a feature take.
-_PLANES: Final = {8: 104, 16: 52}
+_PLANES: Final = {4: 150, 8: 104, 16: 52}
 # Samples of a scan: beyond, a step is a product that fills the device.
 _MOST: Final = 128
 # A kernel serves so many numbers of samples.
 _SAMPLES: Final = 4
 # The parts of the cores that have a cube: with fewer cubes less is read.
 _PARTS: Final = (1, 2, 3, 4)
-# Bytes of factors that a core reads in a cycle; cycles of a plane for each matrix instruction, of a
-# unit for each part of a sum and for each instruction of a step; cycles of a step for each plane
-# and each cube. Fitted to 33 plans of an H200 by least squares, of which each is within 7 %.
-_READ, _MULTIPLIED, _ADDED, _EVALUATED, _PLANE, _CUBE = 59, 11, 27, 3.4, 52, 2
+# Bytes of factors that a core reads in a cycle; cycles of a plane for each matrix instruction and
+# each tile of its sums, of a unit for each part of a sum, each instruction of a step and each
+# number of a row; cycles of a step for each plane and each cube. Fitted to 60 plans of an H200 by
+# least squares: the first choice is the fastest there, or within 6 % of it.
+_READ, _MULTIPLIED, _STORED, _ADDED, _EVALUATED, _ROW = 61, 12, 10, 19, 3.1, 47
+_PLANE, _CUBE = 40, 10
 # Cycles of a core for each tile of weights that a plane reads from shared memory.
 _SHARED = 2
 # Cycles of rows that are read behind the wait, and of each number of one that is read before it.
@@ -41,9 +43,8 @@ class RecurrencePlan:
     """How cubes divide the features of a recurrent scan, and planes the terms of their sums.
 
     ``samples``: the most of them. ``features``: of a cube. ``terms``: of the product, in whole
-    tiles. ``sums``: of a feature. ``planes``: of a cube. ``early``: whether the rows of the next
-    step are read before the wait for other cubes, and not behind it. ``held``: the tiles of terms
-    of a plane whose weights are in registers. ``at_once``: the tiles of samples whose sums are.
+    tiles. ``sums``: of a feature. ``planes``: of a cube. ``held``: the tiles of terms of a plane
+    whose weights are in registers. ``at_once``: the tiles of samples whose sums are.
     """
 
     dtype: DType
@@ -52,15 +53,13 @@ class RecurrencePlan:
     terms: int
     sums: int
     planes: int
-    early: bool = False
     held: int = 0
     at_once: int = 1
 
     @property
     def title(self) -> str:
         """The plan's name among the candidates."""
-        early = ", early" if self.early else ""
-        return f"persistent {self.features} by {self.planes}{early}"
+        return f"persistent {self.features} by {self.planes}"
 
     @property
     def shape(self) -> kl.MatrixShape:
@@ -157,10 +156,9 @@ def plans_of(cell: Cell, samples: int, features: int, info: DeviceInfo) -> list[
     terms = -(-cell.factors * features // depth) * depth
     own = dict.fromkeys(-(-features // max(info.cores // part, 1)) for part in _PARTS)
     made = (
-        _holding(RecurrencePlan(cell.factor, most, count, terms, cell.sums, planes, early), cell)
+        _holding(RecurrencePlan(cell.factor, most, count, terms, cell.sums, planes), cell)
         for count in own
         for planes in _PLANES
-        for early in (False, True)
     )
     return [
         plan
@@ -173,9 +171,8 @@ def plans_of(cell: Cell, samples: int, features: int, info: DeviceInfo) -> list[
 
 def _holding(plan: RecurrencePlan, cell: Cell) -> RecurrencePlan | None:
     """Return a plan with as many weights in registers as go there; None if sums do not."""
-    rows = sum(source.kind == "row" for source in cell.sources)
     # What is above has room for the numbers of one feature.
-    room = _PLANES[plan.planes] - (plan.turns - 1) * (cell.carries + rows + cell.stacked)
+    room = _PLANES[plan.planes] - (plan.turns - 1) * (cell.carries + cell.rows + cell.stacked)
     fitting = (
         replace(plan, held=held, at_once=down)
         for down in range(plan.down, 0, -1)
@@ -197,12 +194,12 @@ def cycles_of(plan: RecurrencePlan, cell: Cell, features: int) -> float:
     multiplied = plan.steps * plan.down * plan.across * _MULTIPLIED
     added = plan.planes * plan.sums * _ADDED
     evaluated = (cell.before.weight + cell.after.weight) * _EVALUATED
-    rows = sum(source.kind == "row" for source in cell.sources)
-    ahead = plan.turns * rows * _EARLY if plan.early else _LATE
+    stored = plan.planes * plan.down * plan.across * _STORED
     passes = -(-plan.down // plan.at_once)
     tiles = passes * plan.planes * (plan.steps - plan.held) * plan.across
-    own = plan.turns * (added + evaluated) + ahead
-    return read + multiplied + own + plan.planes * _PLANE + cubes * _CUBE + tiles * _SHARED
+    own = plan.turns * (added + evaluated + (cell.rows + cell.stacked) * _ROW)
+    waits = plan.planes * _PLANE + cubes * _CUBE
+    return read + multiplied + stored + tiles * _SHARED + own + waits
 
 
 @kl.helper
