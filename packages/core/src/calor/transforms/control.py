@@ -26,6 +26,7 @@ from calor.specs import Spec, spec
 from calor.tensor.values import Handle
 from calor.transforms.bodies import Body, recorded, state, store, union, without
 from calor.transforms.flows import through
+from calor.transforms.scan_ahead import ahead
 from calor.transforms.scan_saves import with_products
 
 
@@ -293,11 +294,12 @@ def scan(
     written = traced.written
     held = without(traced.captures, written)
     carries = n + len(written)
-    operands = [*held, *carry, *state("scan's body", written), *rows_in]
     graph = traced.arranged(
         [*range(n), *written, *range(n, len(specs)), *held],
         [*range(n), *written, *range(n, traced.results)],
     )
+    graph, rows_in, held = ahead(graph, carries, rows_in, held)
+    operands = [*held, *carry, *state("scan's body", written), *rows_in]
     keep = recorded(operands)
     made = _node(
         rows.scan,

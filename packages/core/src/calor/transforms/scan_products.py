@@ -55,12 +55,13 @@ class Apart:
     def rows(self, stacks: Mapping[int, Any], held: Mapping[int, Any]) -> list[Any]:
         """Return the stacks of the values in ``before``; what stays is by number of input."""
         values = dict(held)
+        length = next((stack.shape[0] for stack in stacks.values()), 0)
         for node in self.fixed:
             values[node.outputs[0]] = apply(node.op, values[node.inputs[0]], **node.attributes)
         values |= stacks
         for node in self.early:
             given = [values[i] for i in node.inputs]
-            values[node.outputs[0]] = _EARLY[node.op.name](node, stacks[0].shape[0], *given)
+            values[node.outputs[0]] = _EARLY[node.op.name](node, length, *given)
         return [values[i] for i in self.before]
 
     def sums(
