@@ -64,7 +64,7 @@ def layer(cell: Callable[..., Any], reverse: bool) -> Callable[..., Any]:
 
 def unrolled(cell: Callable[..., Any], reverse: bool) -> Callable[..., Any]:
     def run(h: Any, xs: Any, *held: Any) -> Any:
-        made = [None] * xs.shape[0]
+        made: list[Any] = [None] * xs.shape[0]
         order = range(xs.shape[0])
         for i in reversed(order) if reverse else order:
             h = cell(h, xs[i], *held)
@@ -111,7 +111,7 @@ def test_large_products_stay_in_the_steps() -> None:
     for wide, inside in ((2 * WIDTH, 0), (100 * WIDTH, 1)):
         words = numbers(WIDTH, wide)
         xs = numbers(STEPS, ROWS, WIDTH)
-        graph = calor.trace(lambda xs: calor.scan(body, calor.zeros(()), xs)[1], xs)  # noqa: B023
+        graph = calor.trace(lambda xs: calor.scan(body, calor.zeros(()), xs)[1], xs)
         (node,) = (node for node in graph.nodes if node.op.name == "scan")
         made = [one.op.name for one in node.attributes["body"].nodes]
         assert made.count("dot_general") == inside

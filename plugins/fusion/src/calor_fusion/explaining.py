@@ -168,10 +168,11 @@ def _explained(engine: Engine, graph: Graph) -> Explanation:
     from calor_kernel.planning.compiling import compile_body, fitting
     from calor_kernel.planning.control import ControlPlan, Staged
     from calor_kernel.planning.flows import flow_refusal, has_flows, is_flow
+    from calor_kernel.planning.lean_scans import lean_scans
     from calor_kernel.planning.planner import Planner, cover
     from calor_kernel.planning.recomputing import recomputing
 
-    graph = recomputing(fitting(engine, graph)[0])
+    graph = recomputing(lean_scans(fitting(engine, graph)[0]))
     if not has_flows(engine, graph):
         units = cover(graph, engine.fusers, engine.device.info)
         planner = Planner(engine.lowerings, graph, engine.fusers, engine.deterministic)

@@ -18,6 +18,7 @@ from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.flows import FLOWS, flow_refusal, has_flows
 from calor_kernel.planning.joins import joining
 from calor_kernel.planning.late_casts import casts_behind
+from calor_kernel.planning.lean_scans import lean_scans
 from calor_kernel.planning.planner import SOURCES
 from calor_kernel.planning.recomputing import recomputing
 from calor_kernel.planning.replanning import plan_anew
@@ -106,7 +107,7 @@ def known_in_stages(engine: Engine, graph: Graph) -> bool:
 
 def arranged(graph: Graph) -> Graph:
     """Return the graph in the form that is planned: the same numbers with less to store."""
-    return casts_behind(joining(recomputing(graph)))
+    return casts_behind(joining(recomputing(lean_scans(graph))))
 
 
 def compile_graph(engine: Engine, graph: Graph) -> Executable:

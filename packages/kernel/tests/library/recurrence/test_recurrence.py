@@ -118,6 +118,94 @@ def test_layers_are_those_of_steps(case):
         assert wanted.any()
 
 
+def masked(h, made, mask):
+    return calor.where(mask, made, h)
+
+
+# How a cell uses what it reads beside its rows: rows of that shape, and a capture of that shape, by
+# samples and features.
+READ = {
+    "a column of a mask": (
+        lambda h, x, w, row, kept: masked(h, calor.tanh(h @ w + x), row),
+        lambda n, k: ((n, 1), bool),
+        None,
+    ),
+    "a mask": (
+        lambda h, x, w, row, kept: masked(h, calor.tanh(h @ w + x), row[:, None]),
+        lambda n, k: ((n,), bool),
+        None,
+    ),
+    "a step's number and lengths": (
+        lambda h, x, w, row, kept: masked(h, calor.tanh(h @ w + x), (row < kept)[:, None]),
+        lambda n, k: ((), np.int32),
+        lambda n, k: ((n,), np.int32),
+    ),
+    "a context": (
+        lambda h, x, w, row, kept: calor.tanh(h @ w + x) * kept[:, : h.shape[1]],
+        None,
+        lambda n, k: ((n, 2 * k), np.float32),
+    ),
+    "a factor of each sample": (
+        lambda h, x, w, row, kept: calor.tanh((h * kept) @ w + x * kept),
+        None,
+        lambda n, k: ((n, 1), np.float32),
+    ),
+    "rows of a matrix": (
+        lambda h, x, w, row, kept: calor.tanh(h @ w + x * kept[0]) + kept[1] * h,
+        None,
+        lambda n, k: ((2, k), np.float32),
+    ),
+}
+
+
+@pytest.mark.parametrize("trains", [False, True])
+@pytest.mark.parametrize("shape", [(2, 5), (6, 3), (4, 4)], ids=str)
+@pytest.mark.parametrize("name", READ)
+def test_cells_read_masks_and_contexts(name, shape, trains):
+    if trains and shape != (2, 5):
+        return
+    step, row, kept = READ[name]
+    draw, length = np.random.default_rng(1), 3
+
+    def drawn(shape, dtype):
+        if dtype is np.float32:
+            return draw.standard_normal(shape).astype(dtype) / 2
+        return (np.arange(np.prod(shape)).reshape(shape) % (2 if dtype is bool else 4)).astype(
+            dtype
+        )
+
+    (samples, features), made, more = shape, row and row(*shape), kept and kept(*shape)
+    kinds = [((samples, features), np.float32), ((length, samples, features), np.float32)]
+    kinds += [((features, features), np.float32)]
+    kinds += [((length, *made[0]), made[1])] if made else []
+    kinds += [more] if more else []
+    with calor.device("numpy"):
+        given = [calor.asarray(drawn(*kind)) for kind in kinds]
+        given = [one.astype("bfloat16") if one.dtype.kind == "float" else one for one in given]
+
+        def layer(h, x, w, *others):
+            rows = others[0] if made else None
+            capture = others[-1] if more else None
+
+            def body(h, given):
+                made = step(h, given[0], w, given[1], capture)
+                return made, made
+
+            return calor.scan(body, h, (x, rows))
+
+        def loss(*given):
+            return sum(calor.sum(one.astype("float32") ** 2) for one in layer(*given))
+
+        graph = calor.trace(calor.grad(loss, argnums=(0, 1, 2)) if trains else layer, *given)
+        arrays = [one.numpy() for one in given]
+    control, found = run(graph, arrays)
+    assert launched(control) == 1 + trains
+    for one, wanted in zip(found, interpret(graph, arrays), strict=True):
+        wanted = wanted.astype(np.float64)
+        assert np.linalg.norm(one - wanted) <= 2e-2 * np.linalg.norm(wanted)
+        assert wanted.any()
+
+
 # The registers of a unit for weights and sums, beside those of 15 further features; the tiles of
 # terms with weights in registers, and of samples at once.
 ROOMS = [(36, 3, 3), (24, 2, 2), (20, 3, 1), (12, 1, 1), (8, 0, 1)]
@@ -188,7 +276,11 @@ REFUSED = {
         [W],
         (4, 6),
     ),
-    "no vector of its features": (lambda h, x, w, u: h @ w + u, [W, (4, 6)], (4, 6)),
+    "no vector of its features": (
+        lambda h, x, w, u: h @ w + u.reshape((4, 6)),
+        [W, (1, 4, 6)],
+        (4, 6),
+    ),
     "samples by features": (lambda h, x, w: calor.tanh(h * x), [W], (6,)),
 }
 

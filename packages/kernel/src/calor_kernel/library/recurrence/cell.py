@@ -21,9 +21,10 @@ from calor.graph.graph import Graph, Node
 from calor.precision import rounds
 from calor_kernel.library.elementwise.operations import ROWS, Expression, Step
 
-Kind = Literal["carry", "row", "held", "constant"]
-# The block of a value that all features share.
+Kind = Literal["carry", "row", "held", "context", "constant"]
+# The block of a value that all features share, of all samples or of each.
 SHARED: Final = -1
+SAMPLE: Final = -2
 _PRODUCT: Final = "dot_general"
 _REAL: Final = ("bool", "int", "uint", "float")
 
@@ -32,8 +33,9 @@ _REAL: Final = ("bool", "int", "uint", "float")
 class Source:
     """A number that a feature's step reads.
 
-    ``kind``: a carry, a block of a row of the step, or of a vector that stays, or a constant of
-    some ``value``. ``number``: which carry, row or capture of the scan.
+    ``kind``: a carry, a block of a row of the step, of a vector that stays, or of a matrix of
+    samples that stays, or a constant of some ``value``. ``number``: which carry, row or capture of
+    the scan. ``block``: which block of features, or whether features share the number.
     """
 
     kind: Kind
@@ -74,6 +76,11 @@ class Cell:
     def rows(self) -> int:
         """The blocks of all rows that a step reads."""
         return sum(source.kind == "row" for source in self.sources)
+
+    @property
+    def kept(self) -> int:
+        """The numbers of a feature of a sample that stay."""
+        return sum(source.kind in ("held", "context") for source in self.sources)
 
     @property
     def stacked(self) -> int:
@@ -135,6 +142,7 @@ class _Search:
         self.places: dict[Source | _Made, int] = {}
         self.late: set[int] = set()
         self.blocks: dict[int, tuple[int, ...]] = {}
+        self.columns = self._columns()
         self.product = self._product()
 
     def _product(self) -> Node:
@@ -250,19 +258,40 @@ class _Search:
         known = self.body.specs[value]
         if value < self.carries:
             return (self._put(Source("carry", value, 0, known.dtype)),)
+        shared = SHARED if known.size == 1 else SAMPLE if self._of_samples(value) else None
         if value < self.held:
             number = value - self.carries
+            if shared is not None:
+                return (self._put(Source("row", number, shared, known.dtype)),)
             count = self._count(value)
             return tuple(self._put(Source("row", number, b, known.dtype)) for b in range(count))
         number, features = value - self.held, self.shape[1]
         if value in self.body.host:
             raise Unfit("a step reads a number of the host")
-        if known.size == 1:
-            return (self._put(Source("held", number, SHARED, known.dtype)),)
-        if known.size != known.shape[-1] or known.size % features:
+        if shared is not None:
+            return (self._put(Source("held", number, shared, known.dtype)),)
+        kind: Kind = "context" if known.shape[:-1] == self.shape[:1] else "held"
+        if known.shape[-1] % features or (kind == "held" and known.size != known.shape[-1]):
             raise Unfit(f"a step reads {known}, which is no vector of its features")
-        count = known.size // features
-        return tuple(self._put(Source("held", number, b, known.dtype)) for b in range(count))
+        count = known.shape[-1] // features
+        return tuple(self._put(Source(kind, number, b, known.dtype)) for b in range(count))
+
+    def _of_samples(self, value: int) -> bool:
+        """Return whether a value has one number for each sample, and none for features."""
+        (samples, features), shape = self.shape, self.body.specs[value].shape
+        if value in self.columns:
+            return True
+        return shape in ((samples,), (samples, 1)) and shape[-1] % features != 0
+
+    def _columns(self) -> set[int]:
+        """Return the vectors that are made a column, whose numbers are of samples."""
+        specs, vector, found = self.body.specs, self.shape[:1], set[int]()
+        for node in reversed(self.body.nodes):
+            (made, *_), name = node.outputs, node.op.name
+            column = name == "reshape" and specs[made].shape == (*vector, 1)
+            if column or (made in found and name in ROWS):
+                found.update(v for v in node.inputs if specs[v].shape == vector)
+        return found
 
     def _computed(self, node: Node, value: int) -> tuple[int, ...]:
         specs, name = self.body.specs, node.op.name
@@ -284,6 +313,8 @@ class _Search:
             return tuple(n for part in parts for n in part)
         if name not in ROWS or len(node.outputs) > 1:
             raise Unfit(f"a step computes {name}")
+        if any(specs[v].shape != known.shape and specs[v].size > 1 for v in node.inputs):
+            raise Unfit(f"{name} of a step has operands of several shapes")
         operands = [self.of(v) for v in node.inputs]
         count = max(map(len, operands), default=1)
         attributes = tuple(sorted(node.attributes.items()))
@@ -311,6 +342,12 @@ class _Search:
         ids = self.of(source)
         if given.size == 1:
             return ids
+        if self._of_samples(source):
+            # Features share it: (N,) as (N, 1), or that spread over features.
+            spread = node.op.name == "expand" and given.ndim == known.ndim == 2
+            if self._of_samples(value) or (spread and known.shape[0] == given.shape[0]):
+                return ids
+            raise Unfit(f"a step makes {known} of {given}")
         apart = [n for n in given.shape[:-1] if n != 1], [n for n in known.shape[:-1] if n != 1]
         alike = not apart[0] or apart[0] == apart[1]
         if not known.ndim or given.shape[-1] != known.shape[-1] or not alike:

@@ -60,6 +60,7 @@ def work_of(request: Request, cell: Cell, plan: RecurrencePlan) -> Work:
     cubes = -(-features // plan.features)
     # Of a width of a carry each.
     blocks = tuple(view.shape[-1] // features for view in inputs[captures + carries :])
+    contexts = tuple((view.shape or (1,))[-1] // features for view in inputs[:captures])
     written = request.outputs[carries : carries + stacks]
     sizes = [view.offset + view.size for view in inputs] + [one.size for one in request.outputs]
     index = index_dtype(*sizes, 2 * plan.room)
@@ -81,6 +82,7 @@ def work_of(request: Request, cell: Cell, plan: RecurrencePlan) -> Work:
         plan=plan,
         cell=cell,
         blocks=blocks,
+        contexts=contexts,
         widths=tuple(known.shape[-1] // features for known in written),
         reverse=attributes["reverse"],
     )

@@ -42,6 +42,7 @@ def recur(
     plan: RecurrencePlan,
     cell: Cell,
     blocks: tuple[int, ...],
+    contexts: tuple[int, ...],
     widths: tuple[int, ...],
     reverse: bool,
 ) -> None:
@@ -49,13 +50,14 @@ def recur(
 
     ``first``, ``last``: the carries before and after; ``kept``: stacks of those before each step,
     if they are kept. ``rows``, ``stacks``: of ``blocks`` and ``widths`` blocks each, for each row
-    that is read and each that is written. ``held``: vectors. ``factors``: room for two steps.
+    that is read and each that is written; ``contexts``: those of each capture. ``held``: what
+    stays. ``factors``: room for two steps.
     """
     kl.launch_attributes(cubes_per_core=1, together=True)
     begin = kl.cube_position(0) * plan.features
     weights = Weights(weight, extent.features, begin, plan, cell)
     mine = [feature(plan, extent, begin, turn) for turn in range(plan.turns)]
-    own = Reader(cell, rows, held, blocks, extent, begin)
+    own = Reader(cell, rows, held, blocks, contexts, extent, begin)
     carries = [kl.registers(plan.turns, memory.dtype) for memory in first]
     for turn, one in enumerate(mine):
         for k, memory in enumerate(first):

@@ -172,7 +172,9 @@ def plans_of(cell: Cell, samples: int, features: int, info: DeviceInfo) -> list[
 def _holding(plan: RecurrencePlan, cell: Cell) -> RecurrencePlan | None:
     """Return a plan with as many weights in registers as go there; None if sums do not."""
     # What is above has room for the numbers of one feature.
-    room = _PLANES[plan.planes] - (plan.turns - 1) * (cell.carries + cell.rows + cell.stacked)
+    room = _PLANES[plan.planes] - (plan.turns - 1) * (
+        cell.carries + cell.rows + cell.stacked + cell.kept
+    )
     fitting = (
         replace(plan, held=held, at_once=down)
         for down in range(plan.down, 0, -1)

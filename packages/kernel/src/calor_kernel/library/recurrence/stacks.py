@@ -14,7 +14,7 @@ from calor.dtypes import float32
 from calor_kernel import language as kl
 from calor_kernel.language.declared import N
 from calor_kernel.library.elementwise.values import Value
-from calor_kernel.library.recurrence.cell import SHARED, Cell, Source
+from calor_kernel.library.recurrence.cell import SAMPLE, SHARED, Cell, Source
 from calor_kernel.library.recurrence.plan import RecurrencePlan
 
 
@@ -56,15 +56,17 @@ class Reader:
         rows: Sequence[kl.Pointer],
         held: Sequence[kl.Pointer],
         blocks: Sequence[int],
+        contexts: Sequence[int],
         extent: Extent[kl.Number],
         begin: kl.Number,
     ) -> None:
         self.cell = cell
-        self.rows, self.held, self.blocks = rows, held, blocks
+        self.rows, self.held = rows, held
+        self.blocks, self.contexts = blocks, contexts
         self.extent, self.begin = extent, begin
 
-    def _of(self, kind: str) -> list[Source]:
-        return [source for source in self.cell.sources if source.kind == kind]
+    def _of(self, *kinds: str) -> list[Source]:
+        return [source for source in self.cell.sources if source.kind in kinds]
 
     def registers(self, turns: int) -> list[kl.Registers]:
         """Return registers for the blocks of rows of a step."""
@@ -80,11 +82,17 @@ class Reader:
         """Read the rows of a step."""
         row = self.extent.length - 1 - step if reverse else step
         for target, source in zip(ahead, self._of("row"), strict=True):
-            count = self.blocks[source.number]
+            count, memory = self.blocks[source.number], self.rows[source.number]
             for turn, one in enumerate(mine):
                 # What does not exist reads the first element, which needs no branch.
-                place = kl.select(one.exists, self.place(one, count, source.block), 0)
-                target[turn] = self.rows[source.number][self.start(row, count) + place]
+                if source.block == SHARED:
+                    target[turn] = memory[row]
+                elif source.block == SAMPLE:
+                    sample = kl.select(one.exists, one.sample, 0)
+                    target[turn] = memory[row * self.extent.samples + sample]
+                else:
+                    place = kl.select(one.exists, self.place(one, count, source.block), 0)
+                    target[turn] = memory[self.start(row, count) + place]
 
     def start(self, row: kl.Index, count: int) -> kl.Index:
         """Return where a row of ``count`` blocks begins in a stack."""
@@ -112,10 +120,17 @@ class Reader:
     def stay(self, one: Feature) -> list[kl.Number]:
         """Return what is the same in all steps."""
         found = []
-        for source in self._of("held"):
+        for source in self._of("held", "context"):
             memory = self.held[source.number]
             if source.block == SHARED:
                 found.append(memory[0])
+                continue
+            if source.block == SAMPLE:
+                found.append(memory.load(one.sample, mask=one.exists))
+                continue
+            if source.kind == "context":
+                at = self.place(one, self.contexts[source.number], source.block)
+                found.append(memory.load(at, mask=one.exists))
                 continue
             at = source.block * self.extent.features + self.begin + one.own
             found.append(memory.load(at, mask=one.exists))
@@ -137,7 +152,7 @@ class Reader:
                 found.append(carries[source.number])
             elif source.kind == "row":
                 found.append(next(rows))
-            elif source.kind == "held":
+            elif source.kind in ("held", "context"):
                 found.append(next(held))
             else:
                 found.append(constant(source))
