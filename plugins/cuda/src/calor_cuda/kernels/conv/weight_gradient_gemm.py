@@ -44,7 +44,7 @@ _LEAST = 64
 # Elements of a copy up to which this way comes first, by itemsize, and the maximum: half types have
 # an equally fast way without copies beyond. Minimum of pixels for which it comes first, since
 # copies of fewer leave most of a device idle.
-_FEW, _MOST, _MANY = {2: 1 << 23, 4: 1 << 24}, 1 << 26, 1 << 10
+_FEW, _MOST, _MANY = {2: 1 << 23, 4: 1 << 24}, 5 << 24, 1 << 10
 # Rows of a product of four bytes from which copies beyond the cache pay, by an H200's rates of both
 # instructions and of memory.
 _ROWS = 256
