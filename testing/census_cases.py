@@ -351,6 +351,8 @@ def _rare(device: str) -> Iterator[Named]:
     # wav2vec's positions, of few large groups.
     position = ((8, 768, 199), "bfloat16"), ((768, 48, 128), "bfloat16")
     yield from both("speech position", _functional("conv1d", padding=64, groups=16), *position)
+    sound: tuple[Operand, ...] = (((16, 1, 16000), "float32"), ((512, 1, 10), "float32"))
+    yield from both("speech sound", _functional("conv1d", stride=5), *sound)
     whole = [(shape, "int32") for shape in ((1, 16, 28, 28), (32, 16, 3, 3))]
     halves = [(shape, "bfloat16") for shape in ((8, 256, 14, 14), (256, 256, 3, 3))]
     yield from both("convolution of bfloat16", _functional("conv2d", padding=1), *halves)

@@ -412,3 +412,15 @@ def test_the_traffic_of_a_launch_is_known():
     row = ((2, 32, 16, 16), (64, 32, 1, 1), (2, 2), (NONE, NONE), ONE, 1)
     problem = forward(request_of("conv", row, float32))
     assert problem.nbytes == 4 * (2 * 32 * 64 + 64 * 32 + 2 * 64 * 64)
+
+
+def test_products_with_zeros_are_no_work():
+    """A window of two phases has taps that one of them has not."""
+    row = ((64, 256, 8, 8), (512, 256, 4, 4), (2, 2), PADDED, ONE, 1)
+    request = request_of("conv_input_gradient", row, bfloat16, replace(H200, max_units=1024))
+    works = lower_conv_input_gradient(replace(request, candidates=True))
+    found = [work for work in works if "phases" in work.variant]
+    assert found, [work.variant for work in works]
+    for work in found:
+        flops = sum(launch.flops for launch in work.launches)
+        assert flops == 2 * 64 * 256 * 512 * (8 * 8) * 4

@@ -147,6 +147,17 @@ def test_first_choices_of_many_cores(sizes):
         assert isinstance(plan, GenericPlan) or plan.dtype is float32
 
 
+@pytest.mark.parametrize(
+    ("sizes", "copied"),
+    [((64, 512, 16, 256, 3, 1), True), ((32, 128, 28, 128, 3, 1), False)],
+    ids=str,
+)
+def test_many_rows_of_half_types_pay_copies_beyond_the_cache(sizes, copied):
+    info = replace(H200, cores=132, max_units=1024)
+    work, *_ = lower_conv_weight_gradient(asked(square(*sizes), "bfloat16", info))
+    assert work.variant.startswith("product of places") == copied
+
+
 # Rows of whole and of cut lines; more channels than a tile has, padding on one side, a stride down
 # and gaps, two taps and seven of a row, one row of pixels and one axis, one tap of a part; rows of
 # taps of which the first and last see none of the images.

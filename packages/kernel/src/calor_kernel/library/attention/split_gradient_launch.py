@@ -31,7 +31,7 @@ from calor_kernel.library.attention.split_gradient import (
     join_gradients,
 )
 from calor_kernel.library.attention.split_keys_launch import access_of
-from calor_kernel.library.attention.split_plan import SplitPlan
+from calor_kernel.library.attention.split_plan import SplitPlan, units_for
 from calor_kernel.library.steps import Steps
 
 # By the rows of a block: the maximum of elements of an access, the keys of a team in a step, and
@@ -127,7 +127,7 @@ def gradient_plan(problem: Attention, request: Request) -> GradientPlan:
     while blocks * rows < count:
         blocks *= 2
     most_units = max(plane, min(MOST_UNITS, info.max_units) // blocks // plane * plane)
-    units = min(max(UNITS, plane) // plane * plane, most_units)
+    units = int(units_for(p.keys, lanes, plane, min(UNITS, most_units)))
     item, together = int(p.accumulate.itemsize), rows
     room = units * blocks // plane * lanes * features * access * item
     while together > 1 and together * room > min(_SHARED, info.shared_bytes // 4):

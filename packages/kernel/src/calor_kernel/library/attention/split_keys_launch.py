@@ -30,7 +30,7 @@ from calor_kernel.library.attention.split_keys import (
     attend_split,
     join_splits,
 )
-from calor_kernel.library.attention.split_plan import SplitPlan
+from calor_kernel.library.attention.split_plan import SplitPlan, units_for
 from calor_kernel.library.steps import Steps
 
 # Maximum of queries, and of rows of a cube.
@@ -97,7 +97,7 @@ def _plan(problem: Attention, info: DeviceInfo) -> SplitPlan:
     count, rows = p.group * p.queries, 1
     while rows < count and rows < _ROWS and 2 * rows * held <= _HELD:
         rows *= 2
-    units = max(plane, min(_UNITS, info.max_units) // plane * plane)
+    units = int(units_for(p.keys, lanes, plane, min(_UNITS, info.max_units)))
     room = units // plane * lanes * values * access * p.accumulate.itemsize
     together = rows
     while together > 1 and together * room > min(_SHARED, info.shared_bytes // 2):

@@ -9,11 +9,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from calor_kernel import language as kl
+from calor_kernel.contract.choices import choice
 from calor_kernel.library.attention.mma_tiles import LOG2_E, power_of_two
 from calor_kernel.library.math import exp
 
 # The most units that share the splits of a vector.
 _NEIGHBOURS = 8
+
+
+@choice(low=1)
+def units_for(keys: int, lanes: int, plane: int, most: int) -> int:
+    """Return the units of a cube: whole planes, and few without a key; ``most``: the maximum.
+
+    >>> units_for(8, 1, 32, 256), units_for(40, 2, 32, 256), units_for(1000, 4, 32, 256)
+    (32, 128, 256)
+    """
+    units = plane
+    while 2 * units <= most and units < keys * lanes:
+        units *= 2
+    return units
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,6 +79,7 @@ from calor_kernel.library.conv.weight_gradient_rows import (
 )
 from calor_kernel.library.conv.window_columns_launch import columns_refusal, columns_steps
 from calor_kernel.library.conv.window_panels_launch import windows_refusal, windows_steps
+from calor_kernel.library.conv.window_views import views_refusal, views_works
 from calor_kernel.library.conv.winograd_launch import winograd_refusal, winograd_works
 from calor_kernel.library.gemm.epilogue import Tail
 from calor_kernel.library.steps import Steps
@@ -219,6 +220,7 @@ _OF_UNITS: Final[Table[Convolution]] = Table(
         tier=1,
     ),
     Way("implicit GEMM by FMA", simt_refusal, simt_works, spare=True),
+    Way("windows in place", views_refusal, views_works, tier=1, spare=True),
     Way("tiles", tiles_refusal, tiles_works, tier=2),
     _DIRECT,
 )

@@ -324,7 +324,11 @@ def _launch(
     p, plan = problem, form.plan
     (images, _, outputs), (down, across) = p.leads, two_axes(p)
     high, wide, taps = down.count, across.count, down.terms * across.terms
-    every = taps if plan.row_phases is None else plan.row_phases.taps
+    every, needed = taps, taps
+    if plan.row_phases is not None:
+        # Taps of the window that a phase has not are multiplied by zeros.
+        every = plan.row_phases.taps
+        needed = down.terms * sum(columns for _, _, columns in plan.row_phases.phases)
     strides, (image, row, column) = (down.result, across.result), x.strides
 
     def lines(n: int) -> Multiple:
@@ -342,7 +346,7 @@ def _launch(
         ),
         Effort(
             f"conv tma {plan.rows}x{plan.columns}",
-            2 * outputs.size * images.size * high * wide * x.room * taps, p.nbytes,
+            2 * outputs.size * images.size * high * wide * p.depth.size * needed, p.nbytes,
         ),
         w=weights.bound.aligned(16), x=x.bound.aligned(16), c=target,
         w_sizes=(outputs.size, lines(x.room * every)), w_row=lines(weights.row),

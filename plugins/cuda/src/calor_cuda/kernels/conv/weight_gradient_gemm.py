@@ -41,12 +41,12 @@ from calor_kernel.library.steps import Steps
 _NEEDED = ("async_matrix", "tensor_copy", "mbarrier")
 # With fewer rows and columns most of a tile would be empty.
 _LEAST = 64
-# Elements of a copy up to which this way comes first, by itemsize, and the maximum: half types have
-# an equally fast way without copies beyond. Minimum of pixels for which it comes first, since
-# copies of fewer leave most of a device idle.
-_FEW, _MOST, _MANY = {2: 1 << 23, 4: 1 << 24}, 1 << 26, 1 << 10
-# Rows of a product of four bytes from which copies beyond the cache pay, by an H200's rates of both
-# instructions and of memory.
+# Elements of a copy up to which this way comes first, by itemsize, and the maximum: half types of
+# few rows have an equally fast way without copies beyond. Minimum of pixels for which it comes
+# first, since copies of fewer leave most of a device idle.
+_FEW, _MOST, _MANY = {2: 1 << 23, 4: 1 << 24}, 5 << 24, 1 << 10
+# Rows of a product from which copies beyond the cache pay, by an H200's rates of both instructions
+# and of memory.
 _ROWS = 256
 # Rows and columns of a tile, and stages; rows of tiles that share their operands.
 _TILES = ((64, 64, 8), (64, 128, 8), (128, 128, 6), (64, 256, 5), (192, 128, 4), (128, 256, 4))
@@ -96,8 +96,8 @@ def weight_product_refusal(one: Convolution, request: Request) -> str | None:
 def copies_first(problem: Correlation) -> bool:
     """Return whether this way is likely to be the fastest of those that copy."""
     columns, pixels, item = _columns(problem), _pixels(problem), problem.a.dtype.itemsize
-    # Of four bytes the product of many rows saves more than copies beyond the cache cost.
-    most = _MOST if item == 4 and problem.leads[1].size >= _ROWS else _FEW[item]
+    # The product of many rows saves more than copies beyond the cache cost.
+    most = _MOST if problem.leads[1].size >= _ROWS else _FEW[item]
     return columns * pixels <= most and pixels >= _MANY
 
 
