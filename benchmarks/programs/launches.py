@@ -19,7 +19,7 @@ _QUIET = frozenset(
 )
 # A product that fills a device, and one that fills a processor.
 _LARGE, _FEW = 8192, 1024
-# Runs of a step in which each launch is timed, and of the launch that does next to nothing.
+# Runs of a step in which each launch is timed, and of the launches that add one to numbers.
 _RUNS, _STARTS = 3, 10
 
 
@@ -126,14 +126,26 @@ def ceilings_of(step: Ours) -> Ceilings:
                 before = profile.seconds
                 calor.eval(x @ x)
                 times.append(profile.seconds - before)
-        one, starts = calor.ones(1), []
-        calor.eval(one + 1)
-        with calor_kernel.profile(step.device) as profile:
-            for _ in range(_STARTS):
-                before = profile.seconds
-                calor.eval(one + 1)
-                starts.append(profile.seconds - before)
-    return Ceilings(known.bandwidth, known.flops, 2 * side**3 / min(times), min(starts))
+        # What is larger than all caches is read and written at the rate of memory.
+        count = 1 << (24 if engine.host_memory else 26)
+        start, moving = (_sum_seconds(step, n) for n in (1, count))
+    bandwidth = max(known.bandwidth, 8 * count / (moving - start))
+    return Ceilings(bandwidth, known.flops, 2 * side**3 / min(times), start)
+
+
+def _sum_seconds(step: Ours, count: int) -> float:
+    """Return the least seconds in which one is added to some numbers."""
+    import calor
+    import calor_kernel
+
+    x, times = calor.ones(count, dtype=calor.float32), []
+    calor.eval(x + 1)
+    with calor_kernel.profile(step.device) as profile:
+        for _ in range(_STARTS):
+            before = profile.seconds
+            calor.eval(x + 1)
+            times.append(profile.seconds - before)
+    return min(times)
 
 
 def described_ceilings(step: Ours) -> Ceilings:

@@ -1,8 +1,8 @@
-"""Convolutions of few channels as products with windows in place.
+"""Weight gradients of few channels as products with windows in place.
 
 Requirements: a window's taps and the windows' positions are strides of the image, so no window is
-copied as long as they merge. Tiles of matrix products read and write whole lines where those of
-windows compute few taps of many pixels. A weight gradient is the sum of a product of each image.
+copied as long as they merge. A matrix product divides its long sums among cubes, where tiles of few
+taps compute many pixels one after another. A gradient is the sum of a product of each image.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from calor_kernel.contract.work import Argument, Input, Output, Request, View, W
 from calor_kernel.library.conv.problem import Convolution, Correlation, accumulator
 from calor_kernel.library.steps import Steps
 
-# Maximum of taps of all channels, and minimum of output channels, which are rows of a product.
+# Maximum of taps of all channels, and minimum of output channels, the rows of the product.
 _TAPS: Final = 64
 _ROWS: Final = 16
 # Minimum of pixels of all images: fewer are one small launch.
@@ -33,10 +33,8 @@ def views_refusal(one: Convolution, request: Request) -> str | None:
         return f"no product of many tiles takes {p.a.dtype}"
     if any(is_size(n) for n in (*p.a.shape, *p.b.shape, *(axis.count for axis in p.axes))):
         return "its sizes are not known"
-    if one.tail is not None or p.leads[0 if p.by_weight else 1].size != 1:
-        return "it has groups, or an epilogue"
-    if any(axis.divide != 1 or axis.summed < 0 for axis in p.axes):
-        return "it is a gradient of images"
+    if not p.by_weight or p.leads[0].size != 1:
+        return "it is no weight gradient of one group"
     if not all(_inside(p, number) for number in range(len(p.axes))):
         return "windows reach beyond the image"
     images, outputs, channels, taps, pixels = _sizes(p)
@@ -53,39 +51,27 @@ def _inside(problem: Correlation, number: int) -> bool:
 
 def _sizes(problem: Correlation) -> tuple[int, int, int, tuple[int, ...], tuple[int, ...]]:
     """Return images, output channels, input channels, and the sizes of windows and results."""
-    p, (first, second, third) = problem, problem.leads
-    counts, terms = tuple(a.count for a in p.axes), tuple(a.terms for a in p.axes)
-    if p.by_weight:
-        return p.depth.size, second.size, third.size, counts, terms
-    return first.size, third.size, p.depth.size, terms, counts
+    p, (_, outputs, channels) = problem, problem.leads
+    taps, pixels = tuple(a.count for a in p.axes), tuple(a.terms for a in p.axes)
+    return p.depth.size, outputs.size, channels.size, taps, pixels
 
 
 def _windows(problem: Correlation) -> View:
     """Return the windows: images, channels, taps, and pixels of the result."""
     p = problem
     images, _, channels, taps, pixels = _sizes(p)
-    step, channel = (p.depth.a, p.leads[2].a) if p.by_weight else (p.leads[0].a, p.depth.a)
-    by_result, by_sum = [a.a * a.result for a in p.axes], [a.a * a.summed for a in p.axes]
-    of_taps, of_pixels = (by_result, by_sum) if p.by_weight else (by_sum, by_result)
+    of_taps, of_pixels = (a.a * a.result for a in p.axes), (a.a * a.summed for a in p.axes)
     offset = p.a.offset + sum(axis.start * axis.a for axis in p.axes)
-    strides = (step, channel, *of_taps, *of_pixels)
+    strides = (p.depth.a, p.leads[2].a, *of_taps, *of_pixels)
     return View((images, channels, *taps, *pixels), strides, p.a.dtype, offset)
 
 
 def views_works(one: Convolution, request: Request) -> Iterator[Work]:
-    """Yield the work of a convolution or a weight gradient that :func:`views_refusal` accepts."""
+    """Yield the work of a weight gradient that :func:`views_refusal` accepts."""
     p, steps = one.problem, Steps()
     images, outputs, channels, taps, pixels = _sizes(p)
     windows: tuple[View, Argument] = _windows(p), Input(0)
     first, last = tuple(range(2, 2 + len(taps))), tuple(range(2 + len(taps), 2 + 2 * len(taps)))
-    if not p.by_weight:
-        strides = (0, p.leads[2].b, p.depth.b, *(axis.b for axis in p.axes))
-        weights = View((images, outputs, channels, *taps), strides, p.b.dtype, p.b.offset)
-        summed = (2, *(n + 1 for n in first)), (1, *first)
-        made = (images, outputs, *pixels), p.a.dtype
-        _multiply(steps, request, (weights, Input(1)), windows, summed, made, Output(0))
-        yield steps.work("windows in place")
-        return
     strides = (p.depth.b, p.leads[1].b, *(axis.b for axis in p.axes))
     upstream = View((images, outputs, *pixels), strides, p.b.dtype, p.b.offset)
     shape, wide = (outputs, channels, *taps), accumulator(p.a.dtype)
