@@ -386,18 +386,3 @@ def test_units_with_many_sums_have_large_patches(monkeypatch, accumulators, wide
     seen = labels(backend, monkeypatch)
     check(backend, ROWS[0], "float32", "float32")
     assert {plan.wide for plan in seen} == {wide}
-
-
-@pytest.mark.parametrize(
-    ("sizes", "turned"),
-    [((128, 256, 16384), True), ((128, 256, 4096), False), ((96, 256, 65536), False)],
-    ids=str,
-)
-def test_long_sums_pay_a_copy(sizes, turned):
-    """Gradients of weights have both operands across; of TF32 one is copied if sums are long."""
-    m, n, k = sizes
-    a, b = (Operand((0, 0), 1, size, 0, float32) for size in (m, n))
-    product = Product((1, 1), m, n, k, a, b, float32, True)
-    hopper = replace(SEVERAL, cores=132, max_units=1024)
-    first, *_ = offered(product, hopper, False)
-    assert first.variant.startswith("turned") == turned

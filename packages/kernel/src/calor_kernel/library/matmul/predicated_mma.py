@@ -19,7 +19,7 @@ from calor_kernel.library.gemm.epilogue import After, Epilogue, end_sums, writer
 from calor_kernel.library.gemm.lines import Lines
 from calor_kernel.library.gemm.mma import ACCESS, MmaPlan, store
 from calor_kernel.library.matmul.problem import Operand, Product
-from calor_kernel.library.matmul.ranking import cubes_of, long_sums
+from calor_kernel.library.matmul.ranking import cubes_of
 from calor_kernel.library.matmul.split_sums import Parts, SplitK, fewest_parts, in_parts
 from calor_kernel.library.matmul.task import Batches, Sizes, Task
 
@@ -201,10 +201,9 @@ def idle(product: Product, info: DeviceInfo) -> bool:
 def _by_groups(product: Product, info: DeviceInfo) -> bool:
     """Return whether warp groups read the operands as they lie; they divide the K axis themselves.
 
-    Of four bytes they read one operand along the K axis, and the other along either; long sums pay
-    a copy of the first.
+    Of four bytes they read one operand along the K axis, and the other along either.
     """
-    reads = product.halves or product.along[0] or long_sums(product)
+    reads = product.halves or product.along[0]
     return reads and info.has("async_matrix") and info.has("tensor_copy")
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Protocol, TypeVar
 
-from calor_kernel.contract.choices import choice, exceeds
+from calor_kernel.contract.choices import choice
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.work import Dropped, Launch, Work
 from calor_kernel.library.gemm.simt_plan import SimtPlan
@@ -48,8 +48,6 @@ MOST_PARTS, LEAST_TERMS, GAIN = 8, 256, 0.85
 SUM, START = 50, 400_000
 # The terms that a core multiplies while a cube begins and ends, if no other cube of it does.
 _ALONE = 32
-# Minimum of rows and columns, of bytes of the K axis, and of products of long sums.
-_TALL, _LONG, _TERMS = 128, 32 << 10, 1 << 28
 # Rows and columns of a tile, the rate of its sums relative to the best, and the terms that a core
 # loses with each.
 Tiles = tuple[tuple[int, int, float, float], ...]
@@ -197,16 +195,3 @@ def by_plan(task: Task, launch: Callable[[Task, P], Launch]) -> Callable[[P, str
 def cubes_of(product: Product, plan: Plan) -> int:
     """Return the number of tiles, one for each cube."""
     return -(-product.m // plan.rows) * -(-product.n // plan.columns) * product.batches
-
-
-def long_sums(product: Product) -> bool:
-    """Return whether few sums have so many terms that instructions pay a copy of an operand.
-
-    Other instructions, which read operands in any layout, have too few tiles for all cores, and
-    read the operands of each part many times.
-    """
-    p = product
-    if p.batches != 1 or not exceeds(p.k * int(p.a.dtype.itemsize), _LONG - 1):
-        return False
-    wide = exceeds(p.m, _TALL - 1) and exceeds(p.n, _TALL - 1)
-    return wide and exceeds(p.m * p.n * p.k, _TERMS - 1)

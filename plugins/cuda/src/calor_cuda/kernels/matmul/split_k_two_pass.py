@@ -21,7 +21,7 @@ from calor_kernel.library.matmul.split_sums import Whole
 from calor_kernel.library.matmul.task import Task
 
 # The largest number first.
-_PARTS = (32, 16, 8, 4, 2)
+_PARTS = (16, 8, 4, 2)
 # Minimum of bytes of the K axis in a part, for which writing it pays.
 _LEAST = 1024
 _WIDE, _UNITS, _NBYTES = 4, 256, 16

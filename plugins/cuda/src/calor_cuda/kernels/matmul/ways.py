@@ -28,14 +28,12 @@ from calor_kernel.library.matmul.ranking import (
     chosen,
     cubes_of,
     lack,
-    long_sums,
     too_small,
 )
 from calor_kernel.library.matmul.task import Task
 
 _COPIED = ("async_matrix", "tensor_copy", "mbarrier")
-# With fewer rows or columns a product is faster than a transpose of its operands, unless its sums
-# are long.
+# With fewer rows or columns a product is faster than a transpose of its operands.
 _WORTH = 512
 # Rows and columns of a tile, stages, the rows of tiles that are computed at the same time, and
 # whether it is ping-pong. Stages fill the shared memory: loads in flight bound the speed of small
@@ -287,9 +285,7 @@ def _worth_turning(product: Product, one: bool) -> bool:
     if one and alike and exceeds(product.batches, 1):
         # The columns of all products share the copy, as images share weights.
         return exceeds(product.n * product.batches, _WORTH)
-    if exceeds(product.m, _WORTH) and exceeds(product.n, _WORTH):
-        return True
-    return one and long_sums(product)
+    return exceeds(product.m, _WORTH) and exceeds(product.n, _WORTH)
 
 
 ROWS: Final[tuple[Row[Task], ...]] = (
