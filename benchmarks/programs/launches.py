@@ -138,7 +138,7 @@ def _sum_seconds(step: Ours, count: int) -> float:
     import calor
     import calor_kernel
 
-    x, times = calor.ones(count, dtype=calor.float32), []
+    x, times = calor.ones(count, dtype=calor.float32), list[float]()
     calor.eval(x + 1)
     with calor_kernel.profile(step.device) as profile:
         for _ in range(_STARTS):
