@@ -131,8 +131,10 @@ def _add_windows(
         axis, (last, first) = axes[len(found)], seen[len(found)]
         for turn in kl.range(turns[len(found)]):
             window, tap = last - turn, first + turn * axis.stride.divisor
+            # Along outer axes of rows all lanes have one place.
+            lanes = total.type.width if tap.width == 1 else 1
             there = (tap < axis.taps) & (window >= 0) & (window < axis.windows)
-            there = valid & (there if there.width == valid.width else kl.splat(there, valid.width))
+            there = valid & (kl.splat(there, lanes) if lanes > 1 else there)
             to = lead * axis.taps + tap
             _add_windows(total, patches, axes, seen, turns, [*found, window], to, there)
 
