@@ -1,4 +1,4 @@
-"""Is GELU as near to the exact results as it says, in its tails and for every half, on machines?"""
+"""Are GELU and SiLU as near to the exact results as they say, in their tails, on machines?"""
 
 from itertools import pairwise
 
@@ -69,3 +69,12 @@ def test_ends(op, dtype):
     assert (found[3:5] == 0).all()
     assert list(np.signbit(found[3:5])) == [False, True]
     assert -1e-20 < float(found[5]) <= 0
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_a_gate_is_zero_before_it_is_denormal(machine):
+    x = np.linspace(-120, -60, 601).astype(np.float32)
+    found, wanted = run_op("silu", [x], machine)
+    tiny = np.finfo(np.float32).tiny
+    assert ((np.abs(found) >= tiny) | (found == 0)).all()
+    np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=100 * tiny)

@@ -2,15 +2,21 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from calor.dtypes import float32
+from calor.dtypes import float32, int32
+from calor.specs import spec
 from calor_interpreter.device import ONE_UNIT
-from calor_kernel.library.matmul.block_prefetch import next_block
+from calor_kernel import language as kl
+from calor_kernel.contract.launching import Bound, Effort, Grid, launch
+from calor_kernel.contract.work import Input, Output, Work
+from calor_kernel.library.matmul.block_prefetch import NextBlock, next_block
 from calor_kernel.library.matmul.blueprints import packed, packed_inside
 from calor_kernel.library.matmul.packing import Block
 from calor_kernel.library.matmul.problem import Operand, Product
 
+from ..elementwise.running import MACHINES, execute
 from .test_epilogues import graph_of, kernel_text, operands, run
 
 WIDE = replace(ONE_UNIT, native={"vector_registers": 32})
@@ -27,6 +33,31 @@ def test_tiles_share_all_lines(order, lines, length, tiles):
     made = next_block(Block(2, 5, 100, 7), 11, 100, 8, tiles, order)
     assert (made.at, made.step, made.lines, made.length) == (11, 100, lines, length)
     assert made.share * tiles >= lines > (made.share - 1) * tiles
+
+
+@kl.kernel
+def walk(
+    b: kl.In, found: kl.Out, turns: kl.Size, step: kl.Size, length: kl.Size, share: kl.Size
+) -> None:
+    """Write the parts that a tile prefetches while it computes, and where a burst of them ends."""
+    block = NextBlock(turns * 0, step, share * 3, length, share)
+    at, along = block.prefetch(b, turns * 0 + 1, turns), turns * 0
+    for turn in kl.loop_range(turns):
+        found[turn] = (at + along).to(found.dtype)
+        at, along = block.step_on(b, at, along)
+
+
+@pytest.mark.parametrize(("length", "parts"), [(16, 1), (48, 3), (50, 4)])
+@pytest.mark.parametrize("turns", [1, 7, 12])
+def test_a_tile_prefetches_its_share_in_turns(turns, length, parts):
+    bound = {"b": Bound(Input(0), float32), "found": Bound(Output(), int32)}
+    given = {"turns": turns, "step": 100, "length": length, "share": 5}
+    made = launch(walk, Grid.line(1), Effort("walk"), **bound, **given)
+    _, run_launch = MACHINES["one-unit"]
+    memory = np.zeros(2000, np.float32)
+    (found,) = execute(Work((made,)), [memory], [spec((turns,), int32)], run_launch)
+    lines = [100 * (5 + line) + 16 * part for line in range(turns) for part in range(parts)]
+    assert found.tolist() == lines[:turns]
 
 
 @pytest.mark.parametrize(

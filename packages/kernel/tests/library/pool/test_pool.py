@@ -1,10 +1,18 @@
 """Are windows, gradients and picks what the reference says, for every way of computing them?"""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from calor.dtypes import ALL
+from calor.dtypes import ALL, float32, int32
 from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
+from calor_kernel.contract.launching import Bound
+from calor_kernel.contract.work import Scratch, View
+from calor_kernel.library.conv.vector_tiles import Slide
+from calor_kernel.library.pool import rows_launch
+from calor_kernel.library.pool.problem import Windows
+from calor_kernel.library.pool.scattered import scattered
 from calor_kernel.runtime.backend import KernelBackend
 
 from ..ops import run_op
@@ -31,6 +39,12 @@ ROWS = [
     ((3, 5, 7), (5, 7), (5, 7), (NONE, NONE), (1, 1)),
     ((2, 3, 40), (40,), (1,), (NONE,), (1,)),
     ((4, 6), (4, 6), (1, 2), (NONE, NONE), (1, 1)),
+    # Windows longer than a kernel knows, and large ones of few windows in a row.
+    ((3, 90), (40,), (1,), ((5, 7),), (1,)),
+    ((2, 3, 110), (2, 37), (1, 3), ((0, 1), (9, 0)), (2, 1)),
+    ((2, 100), (33,), (2,), ((0, 3),), (2,)),
+    ((2, 5, 45), (4, 41), (1, 1), ((2, 0), (1, 0)), (1, 1)),
+    ((2, 80), (34,), (20,), ((-1, 9),), (1,)),
     # Short rows that are tiled: in part of a vector, in vectors, and in a part of the last one.
     ((3, 4, 4), (2, 2), (2, 2), (NONE, NONE), (1, 1)),
     ((5, 4, 8), (2, 4), (2, 4), (NONE, NONE), (1, 1)),
@@ -114,3 +128,32 @@ def test_types(backend, op, kind, dtype):
 def test_orders_of_axes(backend, op, kind):
     check(backend, op, kind, ROWS[0], "float32", axes=(2, 0, 1))
     check(backend, op, kind, ROWS[5], "float32", axes=(0, 2, 3, 1))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("op", OPS[:2])
+def test_long_windows_in_blocks(monkeypatch, op, kind):
+    monkeypatch.setattr(rows_launch, "_ROOMS", (1 << 7, 1 << 7))
+    backend = KernelBackend("lanes", lambda index: LanesDevice(ONE_UNIT))
+    check(backend, op, kind, ((2, 3, 150), (1, 35), (1, 1), (NONE, (3, 4)), (1, 2)), "float32")
+
+
+@pytest.mark.parametrize("dtype", ["float64", "bfloat16", "int8"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("op", OPS[:2])
+def test_types_of_long_windows(backend, op, kind, dtype):
+    check(backend, op, kind, ((3, 90), (40,), (1,), ((5, 7),), (1,)), dtype)
+
+
+def test_long_windows_are_rows():
+    info = replace(ONE_UNIT, max_units=1)
+    windows = Windows((3,), (Slide(401, 100, 1, 1, 0, 500),))
+    x = View((3, 500), (500, 1), float32)
+    chosen = Bound(Scratch(0), int32)
+    made = [
+        rows_launch.reduction_of_rows(windows, x, "max", info),
+        rows_launch.choice_of_rows(windows, x, "max", chosen, info),
+        scattered(windows, View((3, 401), (401, 1), float32), chosen, info),
+    ]
+    labels = [one and one.label for one in made]
+    assert labels == ["window long rows", "window choice rows", "window gradient scatter"]

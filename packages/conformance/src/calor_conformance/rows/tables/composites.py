@@ -76,9 +76,9 @@ def _size(x: Array, **_: Any) -> Any:
 
 
 def _gate_size(x: Array) -> Any:
-    """The error of a denormal gate times x: gates below the smallest normal number lose digits."""
-    wide = x.dtype == np.longdouble
-    return np.abs(x) * np.finfo(np.float64 if wide else np.float32).tiny
+    """The size whose eight ulp are x times a gate that may be 0: the smallest normal number."""
+    limits = np.finfo(np.float64 if x.dtype == np.longdouble else np.float32)
+    return np.abs(x) * (limits.tiny / (8 * limits.eps))
 
 
 def _offset(x: Array, **_: Any) -> Any:

@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 
 from calor.dtypes import DType
 from calor_kernel import language as kl
+from calor_kernel.contract.choices import greatest
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid
 from calor_kernel.language.declared import N
@@ -20,7 +21,7 @@ from calor_kernel.library.conv.padded_rows import three
 from calor_kernel.library.conv.problem import Axis, Correlation, accumulator
 from calor_kernel.library.steps import Steps
 
-# Units of a cube, and the pixels of a cube of one unit.
+# Units of a cube; the pixels of a cube of one unit.
 _UNITS, _CHUNK = 256, 1 << 13
 D = TypeVar("D")
 
@@ -71,6 +72,39 @@ def fold_windows(
         c.store(i, total[0].to(c.dtype), mask=inside)
 
 
+@kl.kernel
+def fold_rows(
+    patches: kl.In,
+    c: kl.Out,
+    rows: kl.Size,
+    chunk: kl.Size,
+    axes: tuple[FoldAxis[kl.Number, kl.FastDivmod], ...],
+    *,
+    turns: tuple[int, ...],
+    width: int,
+    accumulate: DType,
+) -> None:
+    """Sum patches as ``fold_windows`` does, in cubes of one unit with ``chunk`` rows of pixels.
+
+    What a row's pixels have in common is computed once.
+    """
+    *outer, wide = axes
+    begin = kl.cube_position() * chunk
+    for row in kl.loop_range(begin, kl.min(begin + chunk, rows)):
+        lead, *places = kl.unravel(row, (0, *(axis.count for axis in outer)))
+        seen = [
+            axis.stride.divmod(place + axis.start)
+            for place, axis in zip(places, outer, strict=True)
+        ]
+        for i in kl.loop_range(0, wide.count.divisor, width):
+            index = i + kl.constant(tuple(range(width)), i.dtype) if width > 1 else i
+            inside = index < wide.count.divisor
+            last = wide.stride.divmod(kl.select(inside, index, wide.count.divisor - 1) + wide.start)
+            total = kl.registers(1, accumulate, width)
+            _add_windows(total, patches, axes, [*seen, last], turns, [], lead, inside)
+            c.store(row * wide.count.divisor + i, total[0].to(c.dtype), mask=inside)
+
+
 @kl.helper
 def _add_windows(
     total: kl.Registers,
@@ -97,7 +131,10 @@ def _add_windows(
         axis, (last, first) = axes[len(found)], seen[len(found)]
         for turn in kl.range(turns[len(found)]):
             window, tap = last - turn, first + turn * axis.stride.divisor
-            there = valid & (tap < axis.taps) & (window >= 0) & (window < axis.windows)
+            # Along outer axes of rows all lanes have one place.
+            lanes = total.type.width if tap.width == 1 else 1
+            there = (tap < axis.taps) & (window >= 0) & (window < axis.windows)
+            there = valid & (kl.splat(there, lanes) if lanes > 1 else there)
             to = lead * axis.taps + tap
             _add_windows(total, patches, axes, seen, turns, [*found, window], to, there)
 
@@ -122,20 +159,21 @@ def add_fold(
     read = leads * prod(axis.terms * axis.size for axis in axes)
     index = kl.index_dtype(count + _UNITS, read)
     units, accumulate = min(_UNITS, info.max_units), accumulator(dtype)
-    many = units > 1
-    width = 1 if many else max(1, info.vector_bytes // 8)
-    chunk = units if many else _CHUNK
+    given = {
+        "patches": patches,
+        "c": target,
+        "axes": [FoldAxis(a.count, a.divide, a.start, a.size, a.terms) for a in axes],
+        "turns": tuple(map(turns_of, axes)),
+        "accumulate": accumulate,
+    }
     nbytes = read * patches.dtype.itemsize + count * dtype.itemsize
-    steps.add(
-        fold_windows,
-        Grid.line(-(-count // chunk), units, info.planes[0] if many else 1, index),
-        Effort("conv fold", count * prod(map(turns_of, axes)), nbytes),
-        patches=patches,
-        c=target,
-        count=count,
-        chunk=chunk,
-        axes=[FoldAxis(a.count, a.divide, a.start, a.size, a.terms) for a in axes],
-        turns=tuple(map(turns_of, axes)),
-        width=width,
-        accumulate=accumulate,
-    )
+    effort = Effort("conv fold", count * prod(map(turns_of, axes)), nbytes)
+    if units > 1:
+        grid = Grid.line(-(-count // units), units, info.planes[0], index)
+        steps.add(fold_windows, grid, effort, count=count, chunk=units, width=1, **given)
+        return
+    rows = count // axes[-1].count
+    chunk = greatest(1, _CHUNK // axes[-1].count)
+    width = max(1, info.vector_bytes // 8)
+    grid = Grid.line(-(-rows // chunk), 1, 1, index)
+    steps.add(fold_rows, grid, effort, rows=rows, chunk=chunk, width=width, **given)

@@ -7,17 +7,18 @@ stride divides them into phases. It holds only elements that are read.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd, prod
 
 from calor.dtypes import DType
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, Place, launch
-from calor_kernel.contract.work import Output, row_major
+from calor_kernel.contract.work import Output, View, row_major
 from calor_kernel.library.conv.phase_planes import PlaneAxis, pad_planes
 from calor_kernel.library.conv.problem import Axis, Correlation, Lead, accumulator
 from calor_kernel.library.conv.row_axes import AxisNumbers, LineNumbers
 from calor_kernel.library.conv.vector_tiles import Strides
+from calor_kernel.library.copying import transposes
 from calor_kernel.library.steps import Steps
 
 _NO_AXIS = Axis(1, 1, 1, 1, 0, 1, 1, 0, 0)
@@ -210,6 +211,7 @@ def pad(
     images, channels = problem.leads[0].size, problem.leads[1].size * problem.depth.size
     size = images * lines.steps.outer
     memory = Bound(steps.memory((size + spare) * accumulate.itemsize), accumulate)
+    source, problem, axes = _rows_dense(problem, axes, source, steps, info)
     wide = axes[2]
     unit = wide.result if wide.a == 1 and wide.result <= 2 else 0
     made = launch(
@@ -236,3 +238,29 @@ def pad(
     )
     steps.launches.append(made)
     return memory
+
+
+def _rows_dense(
+    problem: Correlation,
+    axes: Sequence[Axis[int]],
+    source: Bound,
+    steps: Steps,
+    info: DeviceInfo,
+) -> tuple[Bound, Correlation, Sequence[Axis[int]]]:
+    """Return the operand, its problem and axes, after a transposition if rows are not dense.
+
+    A transposition reads whole lines of memory, where a row of channels last has one element of
+    each.
+    """
+    images, groups, _ = problem.leads
+    channels = groups.size * problem.depth.size
+    shape = (images.size, channels, *(a.size for a in axes))
+    strides = (images.a, problem.depth.a, *(a.a for a in axes))
+    view, dense = View(shape, strides, source.dtype), row_major(shape)
+    if axes[2].a == 1 or not transposes(view, dense, info):
+        return source, problem, axes
+    target = steps.room(view.size, source.dtype)
+    steps.copy(view, source.place, target.place, info)
+    leads = (replace(images, a=dense[0]), *problem.leads[1:])
+    moved = replace(problem, leads=leads, depth=replace(problem.depth, a=dense[1]))
+    return target, moved, [replace(a, a=n) for a, n in zip(axes, dense[2:], strict=True)]

@@ -2,7 +2,9 @@
 
 Requirements: a cube packs rows of B that no cube has read lately, and waits for memory at each. So
 each register tile of the pass before prefetches an equal share of them into the second-level cache,
-while its multiply-adds leave the processor's loads free. A prefetch beyond the matrix is harmless.
+while its multiply-adds leave the processor's loads free: one part of a line in each turn of its
+loop, for a processor has few buffers for lines on their way, and many at once would stop its loads.
+A prefetch beyond the matrix is harmless.
 """
 
 from __future__ import annotations
@@ -30,12 +32,29 @@ class NextBlock:
     share: kl.Number
 
     @kl.helper
-    def prefetch(self, b: kl.Pointer, tile: kl.Number) -> None:
-        """Prefetch the share of a tile of the block, counted from 0."""
+    def prefetch(self, b: kl.Pointer, tile: kl.Number, turns: kl.Number) -> kl.Number:
+        """Return the first line of the share of a tile, counted from 0.
+
+        Prefetch what is left of the share after ``turns`` parts of lines, as many as the tile
+        prefetches by :meth:`step_on` while it computes.
+        """
         first = tile * self.share
-        for line in kl.loop_range(first, kl.min(first + self.share, self.lines)):
+        parts = (self.length + (_LINE // b.dtype.itemsize - 1)) // (_LINE // b.dtype.itemsize)
+        begin = first + turns // kl.max(parts, 1)
+        for line in kl.loop_range(begin, kl.min(first + self.share, self.lines)):
             for along in kl.loop_range(0, self.length, _LINE // b.dtype.itemsize):
                 b.prefetch(self.at + line * self.step + along, locality=2)
+        return self.at + first * self.step
+
+    @kl.helper
+    def step_on(
+        self, b: kl.Pointer, at: kl.Number, along: kl.Number
+    ) -> tuple[kl.Number, kl.Number]:
+        """Prefetch a part of the line that begins at ``at``; return the place of the next one."""
+        b.prefetch(at + along, locality=2)
+        further = along + _LINE // b.dtype.itemsize
+        ends = further >= self.length
+        return kl.select(ends, at + self.step, at), kl.select(ends, along * 0, further)
 
 
 def next_block(

@@ -163,15 +163,19 @@ def packed_matmul(
                             near = kl.min(row + r, last_row - 1)
                             for v in kl.range(vectors):
                                 ends.prefetch(near, kl.min(column + v * lanes, n - 1))
+                main = count // unroll * unroll
                 if own is not None:
                     done = (row - first_row) // rows
-                    following.prefetch(b, (panel - first_panel) * tiles_down + done)
-                main = count // unroll * unroll
+                    number = (panel - first_panel) * tiles_down + done
+                    ask = following.prefetch(b, number, main // unroll)
+                    along = ask * 0
                 tiles_before = (row - first_row) // rows
                 next_at = b_at + of_b.panel + tiles_before * (main // unroll) * line
                 for p in kl.loop_range(0, main, unroll):
                     if plan.ahead:
                         b.prefetch(next_at + p // unroll * line, locality=2)
+                    if own is not None:
+                        ask, along = following.step_on(b, ask, along)
                     # Known distances of a turn's steps need no instructions.
                     a_now, b_now = [at + p * a_depth for at in a_at], b_at + p * b_depth
                     for u in kl.range(unroll):

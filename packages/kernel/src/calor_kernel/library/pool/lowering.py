@@ -42,6 +42,7 @@ from calor_kernel.library.pool.rows_launch import (
     gradient_of_rows,
     reduction_of_rows,
 )
+from calor_kernel.library.pool.scattered import scattered
 from calor_kernel.library.pool.tiles import gradient_of_tiles, reduction_of_tiles
 from calor_kernel.library.pool.whole import spread
 from calor_kernel.library.reduce.lowering import lower_reduction
@@ -49,6 +50,8 @@ from calor_kernel.library.steps import Steps
 
 # Positions of windows whose loops are unrolled.
 _UNROLLED: Final = 25
+# Positions of windows from which sums are computed axis by axis.
+_MANY_POSITIONS: Final = 9
 
 
 @lowering("window_reduce", strided=True)
@@ -113,7 +116,8 @@ def lower_window_gradient(request: Request) -> Sequence[Work] | Refusal:
             or _general(choose_positions, windows, (x,), chosen[1], info, **given)
         )
     launches.append(
-        gradient_of_rows(windows, g, chosen[1], every, info)
+        (_sliding_sums(windows, g, info) if every else scattered(windows, g, chosen[1], info))
+        or gradient_of_rows(windows, g, chosen[1], every, info)
         or _general(
             gather_gradient,
             windows,
@@ -128,6 +132,22 @@ def lower_window_gradient(request: Request) -> Sequence[Work] | Refusal:
         )
     )
     return [Work(tuple(launches), scratch)]
+
+
+def _sliding_sums(windows: Windows, g: View, info: DeviceInfo) -> Launch | None:
+    """Return the launch of the gradient of sums with stride one: sums of windows of the gradient.
+
+    None for small windows, whose terms are few, and those that are no rows.
+    """
+    if any(s.stride != 1 for s in windows.slides) or windows.places < _MANY_POSITIONS:
+        return None
+    if not windows.windows:
+        return None
+    back = tuple(
+        replace(s, count=s.size, size=s.count, start=-(s.window - 1) * s.dilation - s.start)
+        for s in windows.slides
+    )
+    return reduction_of_rows(replace(windows, slides=back), g, "sum", info)
 
 
 def _gradient_of_whole(windows: Windows, request: Request) -> list[Work] | None:

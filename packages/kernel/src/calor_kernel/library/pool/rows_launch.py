@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from calor_kernel.contract.choices import exceeds, hinted
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
 from calor_kernel.contract.work import Launch, Output, View
 from calor_kernel.library.conv.row_windows import Along, Back, Extent, GivenRows, SeenRows
 from calor_kernel.library.conv.vector_tiles import Slide
+from calor_kernel.library.pool.long_rows import choose_long_rows, reduce_long_rows
 from calor_kernel.library.pool.problem import Windows, leading, reduction
 from calor_kernel.library.pool.rows import choose_rows, gather_rows, reduce_rows
 
 _NO_SLIDE = Slide(1, 1, 1, 1, 0, 1)
 # Bytes of input that a cube reads.
 _GRAIN = 1 << 17
-# Maximum of a window's length along a row, which is known at build time; longer kernels compile
+# Maximum of a window's length along a row that is known at build time; longer kernels compile
 # slowly.
 _LONGEST = 32
+# Elements in which blocks of longer windows are reduced, the least and the most, and the largest
+# stride of such windows.
+_ROOMS, _STRIDE = (1 << 11, 1 << 14), 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +39,6 @@ class Rows:
 def rows_of(windows: Windows, x: View, info: DeviceInfo) -> Rows | None:
     """Return windows as rows, None if they slide along more axes or rows are not dense."""
     if windows.rank > 2 or info.max_units > 1 or x.strides[-1] != 1:
-        return None
-    if windows.slides[-1].window > _LONGEST:
         return None
     lead = leading((x,), len(windows.lead))
     if len(lead) > 1:
@@ -54,9 +57,12 @@ def _seen(rows: Rows, x: View) -> tuple[dict[str, object], Grid]:
         "over": SeenRows(count, turns, high.window, high.stride, _extent(high), _extent(wide)),
         "plane_step": rows.plane_step,
         "row_step": rows.row_step,
-        "along": Along(wide.window, wide.stride, wide.dilation),
         "dilation": high.dilation,
     }
+    if wide.window > _LONGEST:
+        given |= {"taps": wide.window, "gap": wide.dilation, "stride": wide.stride}
+    else:
+        given["along"] = Along(wide.window, wide.stride, wide.dilation)
     return given, Grid.line(-(-count // turns))
 
 
@@ -77,17 +83,34 @@ def reduction_of_rows(windows: Windows, x: View, kind: str, info: DeviceInfo) ->
     stream = bool(shared) and nbytes > shared // 2 and whole
     nbytes += windows.elements * x.dtype.itemsize
     seen, grid = _seen(rows, x)
+    seen |= {"x": operand(0, x), "c": Bound(Output(), x.dtype), "lanes": lanes, "by": by}
+    work = windows.windows * windows.places
+    if rows.wide.window <= _LONGEST:
+        effort = Effort("window rows", work, nbytes)
+        return launch(reduce_rows, grid, effort, stream=stream, **seen)
+    room = _room(rows.wide, lanes, by.dtype.itemsize)
+    if room is None:
+        return None
+    extent = (rows.wide.window - 1) * rows.wide.dilation + 2 * lanes
     return launch(
-        reduce_rows,
+        reduce_long_rows,
         grid,
-        Effort("window rows", windows.windows * windows.places, nbytes),
-        x=operand(0, x),
-        c=Bound(Output(), x.dtype),
-        lanes=lanes,
-        by=by,
-        stream=stream,
+        Effort("window long rows", work, nbytes),
+        bits=int(rows.wide.window).bit_length(),
+        block=(room - extent) // (lanes * rows.wide.stride) * lanes,
+        room=room,
         **seen,
     )
+
+
+def _room(wide: Slide[int], lanes: int, itemsize: int) -> int | None:
+    """Return the elements for blocks of long windows, None if they span too many or lie apart."""
+    extent = (wide.window - 1) * wide.dilation + 2 * lanes
+    least, most = (n * 4 // max(itemsize, 4) for n in _ROOMS)
+    wanted = extent + min(max(2 * extent, least // 2), hinted(wide.count) * wide.stride + lanes)
+    room = min(max(1 << int(wanted).bit_length(), least), most)
+    fits = extent + lanes * wide.stride <= room and wide.stride <= _STRIDE
+    return room if fits else None
 
 
 def choice_of_rows(
@@ -98,15 +121,19 @@ def choice_of_rows(
     if rows is None:
         return None
     by = reduction(kind, x.dtype)
+    lanes = max(1, info.vector_bytes // max(by.dtype.itemsize, 4))
+    long = rows.wide.window > _LONGEST
+    if long and exceeds(lanes, 2 * rows.wide.count):
+        return None
     seen, grid = _seen(rows, x)
     nbytes = windows.elements * x.dtype.itemsize + windows.windows * chosen.dtype.itemsize
     return launch(
-        choose_rows,
+        choose_long_rows if long else choose_rows,
         grid,
         Effort("window choice rows", windows.windows * windows.places, nbytes),
         x=operand(1, x),
         chosen=chosen,
-        lanes=max(1, info.vector_bytes // max(by.dtype.itemsize, 4)),
+        lanes=lanes,
         by=by,
         **seen,
     )
@@ -117,7 +144,9 @@ def gradient_of_rows(
 ) -> Launch | None:
     """Return the launch of the elements' gradients row by row, None without rows."""
     rows = rows_of(windows, g, info)
-    if rows is None or rows.high.window > _LONGEST or rows.wide.stride > _LONGEST:
+    if rows is None:
+        return None
+    if max(rows.high.window, rows.wide.window, rows.wide.stride) > _LONGEST:
         return None
     high, across = rows.high, rows.wide
     count = rows.planes * high.size
