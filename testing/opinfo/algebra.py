@@ -127,9 +127,9 @@ TABLE: Table = {
     "linalg.lu": _lu,
     "linalg.matrix_power": lambda A, n: linalg.matrix_power(A, n),
     "linalg.matrix_rank": lambda A, tol=None, hermitian=False, *, rtol=None, atol=None:
-        linalg.matrix_rank(A, rtol=rtol if rtol is not None else tol),
+        linalg.matrix_rank(A, rtol=rtol, atol=tol if atol is None else atol),
     "linalg.matrix_rank/hermitian": lambda A, tol=None, hermitian=False, *, rtol=None, atol=None:
-        linalg.matrix_rank(A, rtol=rtol),
+        linalg.matrix_rank(A, rtol=rtol, atol=tol if atol is None else atol),
     "matrix_exp": lambda input: linalg.expm(input),
     "linalg.pinv": lambda A, rcond=None, hermitian=False, *, rtol=None, atol=None: linalg.pinv(
         A, rtol=rtol if rtol is not None else rcond

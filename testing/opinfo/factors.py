@@ -25,6 +25,11 @@ def _unpacked(LU: Any, pivots: Any, unpack_data: bool = True, unpack_pivots: boo
     return p if unpack_pivots else none, *((low, up) if unpack_data else (none, none))
 
 
+def _ldl(A: Any, hermitian: bool) -> Any:
+    found = linalg.ldl_factor(A, hermitian=hermitian)
+    return found.LD, found.pivots.astype(c.int32)
+
+
 def _low_rank(function: str) -> Any:
     """PyTorch returns V, not its adjoint."""
 
@@ -55,9 +60,14 @@ TABLE: Table = {
     "linalg.lu_solve": lambda LU, pivots, B, *, left=True, adjoint=False: linalg.lu_solve(
         _packed(LU, pivots), B, left=left, adjoint=adjoint
     ),
-    "linalg.ldl_factor": lambda A, *, hermitian=False: tuple(linalg.ldl_factor(A)),
-    "linalg.ldl_factor_ex": lambda A, *, hermitian=False: tuple(linalg.ldl_factor(A)),
-    "linalg.ldl_solve": lambda LD, pivots, B, *, hermitian=False: linalg.ldl_solve(LD, pivots, B),
+    "linalg.ldl_factor": lambda A, *, hermitian=False: _ldl(A, hermitian),
+    "linalg.ldl_factor_ex": lambda A, *, hermitian=False, check_errors=False: (
+        *_ldl(A, hermitian),
+        c.zeros(A.shape[:-2], dtype=c.int32),
+    ),
+    "linalg.ldl_solve": lambda LD, pivots, B, *, hermitian=False: linalg.ldl_solve(
+        (LD, pivots), B, hermitian=hermitian
+    ),
     "linalg.tensorinv": lambda A, ind=2: linalg.tensorinv(A, ind=ind),
     "linalg.tensorsolve": lambda A, B, dims=None: linalg.tensorsolve(
         A, B, axes=None if dims is None else tuple(dims)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from .convert import Unusable
 from .names import Table, c, nn, random
 
@@ -120,10 +122,18 @@ def _heads(query: Any, key: Any, value: Any, embed_dim: int, num_heads: int, in_
 def _fractional(spatial: int) -> Any:
     def call(input: Any, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
              return_indices: bool = False, _random_samples: Any = None) -> Any:  # fmt: skip
+        samples = _random_samples
+        if samples is None:
+            # What OpInfo draws, whose entry sets this seed.
+            torch.manual_seed(42)
+            lead = (1,) * (spatial + 2 - input.ndim) + input.shape[: input.ndim - spatial]
+            kind = getattr(torch, input.dtype.name)
+            samples = c.asarray(torch.rand(*lead, spatial, dtype=kind).float().numpy())
+        # PyTorch's samples of images are of their columns first.
+        samples = c.flip(samples, axis=-1) if spatial == 2 else samples
         return getattr(nn, f"fractional_max_pool{spatial}d")(
-            input, kernel_size, output_size=output_size, output_ratio=output_ratio,
-            return_indices=return_indices, random_samples=_random_samples,
-        )  # fmt: skip
+            input, kernel_size, output_size, output_ratio, return_indices, random_samples=samples
+        )
 
     return call
 
@@ -165,8 +175,7 @@ TABLE: Table = {
 }  # fmt: skip
 # Their values are random, at least in some samples.
 RANDOM = frozenset((
-    "nn.functional.rrelu", "nn.functional.fractional_max_pool2d", "multinomial",
-    "nn.functional.fractional_max_pool3d", "nn.functional.alpha_dropout",
+    "nn.functional.rrelu", "multinomial", "nn.functional.alpha_dropout",
     "nn.functional.feature_alpha_dropout/with_train",
     "nn.functional.feature_alpha_dropout/without_train",
 ))  # fmt: skip

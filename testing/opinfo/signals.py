@@ -30,6 +30,8 @@ def _stft(input: Any, n_fft: int, hop_length: Any = None, win_length: Any = None
         input, n_fft, hop_length, win_length, window, center=center, pad_mode=pad_mode,
         normalized=normalized, onesided=onesided,
     )  # fmt: skip
+    if return_complex is None:
+        return_complex = input.dtype.is_complex
     return made if return_complex else c.stack((c.real(made), c.imag(made)), axis=-1)
 
 

@@ -67,6 +67,76 @@ def test_lu_solve_has_the_gradient_of_solve() -> None:
     same(found, calor.grad(lambda t: (linalg.solve(t, b) ** 2).sum())(x), 5000)
 
 
+def unpacked(packed: Any, pivots: Any, hermitian: bool) -> Any:
+    """Return the matrix of LAPACK's factors L D Lᵀ, block by block, the last one first."""
+    n = len(pivots)
+    turn = adjoint if hermitian else lambda x: x.swapaxes(-1, -2)
+    blocks, k = [], 0
+    while k < n:
+        blocks.append((k, 1 if pivots[k] > 0 else 2))
+        k += blocks[-1][1]
+    made = np.zeros((n, n), packed.dtype)
+    for k, size in reversed(blocks):
+        step, block = np.eye(n, dtype=packed.dtype), np.tril(packed[k : k + size, k : k + size])
+        step[k + size :, k : k + size] = packed[k + size :, k : k + size]
+        made[k : k + size, k : k + size] = block + turn(np.tril(block, -1))
+        made = step @ made @ turn(step)
+        order = np.arange(n)
+        last, other = k + size - 1, abs(pivots[k + size - 1]) - 1
+        order[[last, other]] = order[[other, last]]
+        made = made[order][:, order]
+    return made
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+@pytest.mark.parametrize("hermitian", [True, False])
+@pytest.mark.parametrize("shape", [(1, 1), (2, 4, 4), (3, 7, 7), (0, 0), (2, 0, 0)])
+def test_ldl_factors_of_indefinite_matrices(shape: Any, hermitian: bool, dtype: str) -> None:
+    half, b = drawn(shape, dtype), drawn((*shape[:-1], 2), dtype)
+    x = half + (adjoint(half) if hermitian else half.swapaxes(-1, -2))
+    if len(shape) > 2:
+        # Zeros on the diagonal want blocks of two rows; large numbers there do not.
+        x[0] *= 1 - np.eye(shape[-1])
+        x[1] += 10 * np.eye(shape[-1])
+    # What is above the diagonal is not read.
+    factors = linalg.ldl_factor(calor.asarray(np.tril(x)), hermitian=hermitian)
+    count = max(1, int(np.prod(shape[:-2])))
+    packed, pivots = (t.numpy().reshape(count, *t.shape[x.ndim - 2 :]) for t in factors)
+    if x.size and len(shape) > 2:
+        assert (pivots[0] < 0).any()
+        assert (pivots[1] > 0).all()
+    for one, exchanges, wanted in zip(packed, pivots, x.reshape(count, *shape[-2:]), strict=True):
+        same(calor.asarray(unpacked(one, exchanges, hermitian)), wanted)
+    found = linalg.ldl_solve(factors, calor.asarray(b), hermitian=hermitian)
+    same(found, np.linalg.solve(x, b), 20_000)
+
+
+def test_ldl_solve_has_the_gradient_of_solve() -> None:
+    x, b = (calor.asarray(drawn(s, "float64")) for s in ((4, 4), (4,)))
+
+    def loss(t: Any) -> Any:
+        return (linalg.ldl_solve(linalg.ldl_factor(t + t.mT), b) ** 2).sum()
+
+    found = calor.grad(loss)(x)
+    same(found, calor.grad(lambda t: (linalg.solve(t + t.mT, b) ** 2).sum())(x), 20_000)
+
+
+@pytest.mark.parametrize("order", [1, 2, calor.inf])
+def test_the_norms_of_empty_matrices_are_0(order: Any) -> None:
+    for shape in ((2, 0, 3), (3, 0), (0, 0)):
+        found = linalg.matrix_norm(calor.ones(shape), ord=order)
+        assert found.shape == shape[:-2]
+        assert not found.numpy().any()
+    assert linalg.vector_norm(calor.ones((2, 0)), axis=1, ord=calor.inf).tolist() == [0, 0]
+
+
+def test_an_absolute_tolerance_of_ranks() -> None:
+    x = calor.asarray([[[3.0, 0.0], [0.0, 0.5]], [[3.0, 0.0], [0.0, 1.5]]])
+    assert linalg.matrix_rank(x, atol=1.0).tolist() == [1, 2]
+    assert linalg.matrix_rank(x, atol=1.0, rtol=0.75).tolist() == [1, 1]
+    assert linalg.matrix_rank(x, atol=calor.asarray([0.1, 2.0])).tolist() == [2, 1]
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("upper", [True, False])
 def test_cholesky_factors_solve_and_invert(dtype: str, upper: bool) -> None:

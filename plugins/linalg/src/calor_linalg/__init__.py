@@ -32,6 +32,7 @@ from calor_linalg.factors import (
     svdvals,
 )
 from calor_linalg.general import cond, eig, eigvals, logdet, norm
+from calor_linalg.indefinite import ldl_factor, ldl_solve
 from calor_linalg.norms import (
     cross,
     diagonal,
@@ -69,6 +70,8 @@ __all__ = [
     "geqrf",
     "householder_product",
     "inv",
+    "ldl_factor",
+    "ldl_solve",
     "logdet",
     "lstsq",
     "lu",

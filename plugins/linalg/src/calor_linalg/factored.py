@@ -181,7 +181,7 @@ def _factors(what: str, factors: Any) -> tuple[Any, Any]:
     return packed, pivots
 
 
-def _columns(what: str, a: Any, b: Any) -> tuple[Any, Any, bool]:
+def columns_of(what: str, a: Any, b: Any) -> tuple[Any, Any, bool]:
     """Return matrices and columns with the same batch axes, and whether b was a vector."""
     vector = b.ndim == 1
     if vector:
@@ -249,7 +249,7 @@ def lu_solve(
         turned = right if right.ndim == 1 else mx.adjoint(right)
         made = lu_solve((packed, pivots), turned, adjoint=not adjoint)
         return made if right.ndim == 1 else mx.adjoint(made)
-    a, columns, vector = _columns("lu_solve", packed, right)
+    a, columns, vector = columns_of("lu_solve", packed, right)
     order = stretched(_order(pivots, packed.shape[-1]), a.shape[:-1])
     made = _backward(a, order, columns) if adjoint else _forward(a, order, columns)
     return reshape(made, shape=made.shape[:-1]) if vector else made  # type: ignore[no-any-return]
@@ -351,7 +351,7 @@ def cholesky_solve(b: Operand, factor: Operand, /, *, upper: bool = False) -> Te
     """
     right, a = together([b, factor], "cholesky_solve")
     rules.square("cholesky_solve", a._value.spec)
-    a, columns, vector = _columns("cholesky_solve", a, right)
+    a, columns, vector = columns_of("cholesky_solve", a, right)
     low = mx.adjoint(a) if upper else a
     made: Any = triangular_solve(low, columns, lower=True, transpose=False, unit_diagonal=False)
     made = triangular_solve(e.conjugate(low), made, lower=True, transpose=True, unit_diagonal=False)

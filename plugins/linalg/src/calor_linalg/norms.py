@@ -74,7 +74,7 @@ def vector_norm(
     AxisError
         If `axis` is not an axis of `x`.
     ShapeError
-        If `ord` is infinite and a reduced axis is empty.
+        If `ord` is -inf and a reduced axis is empty.
     DTypeError
         If `x` has a float8 dtype, which has no arithmetic.
 
@@ -104,6 +104,9 @@ def _vector_norm(x: Any, axes: tuple[int, ...], order: Any) -> Any:
     sizes = e.abs(x)
     if order == math.inf or order == -math.inf:
         if any(not x.shape[a] for a in axes):
+            if order > 0:
+                # The largest of no magnitudes, none of which would be below 0.
+                return _sum(sizes, axes)
             raise ShapeError(
                 f"vector_norm: ord {order} needs at least one element along the reduced axes; "
                 f"x has shape {x.shape}"
@@ -152,8 +155,8 @@ def matrix_norm(
     ArgumentError
         If `ord` is none of these.
     ShapeError
-        If `x` has fewer than two axes, or if `ord` takes the largest or smallest of no value: the
-        sums of no columns for ±1, of no rows for ±inf, singular values of an empty matrix for ±2.
+        If `x` has fewer than two axes, or if `ord` takes the smallest of no value: the sums of no
+        columns for -1, of no rows for -inf, singular values of an empty matrix for -2.
     DTypeError
         If `x` has a float8 dtype, which has no arithmetic.
     LinAlgError
@@ -192,6 +195,9 @@ def _matrix_norm(x: Any, axes: tuple[int, int], order: Any) -> Any:
         )
     # The sums of columns, of rows, or the singular values, of which one is taken.
     count = {1: x.shape[-1], 2: min(x.shape[-2:]), math.inf: x.shape[-2]}[abs(order)]
+    if not count and order > 0:
+        # The largest of no sizes, none of which would be below 0.
+        return _sum(e.abs(x), axes)
     if not count:
         what = {1: "column", 2: "row and one column", math.inf: "row"}[abs(order)]
         raise ShapeError(f"matrix_norm: ord {order} needs at least one {what}, not {x.shape}")

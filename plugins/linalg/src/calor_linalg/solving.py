@@ -287,7 +287,9 @@ def pinv(x: Operand, /, *, rtol: float | Operand | None = None) -> Tensor:
     return rows.pinv(x, _tolerance("pinv", rtol, x))  # type: ignore[no-any-return]
 
 
-def matrix_rank(x: Operand, /, *, rtol: float | Operand | None = None) -> Tensor:
+def matrix_rank(
+    x: Operand, /, *, rtol: float | Operand | None = None, atol: float | Operand | None = None
+) -> Tensor:
     """Return the number of singular values that exceed `rtol` times the largest.
 
     Parameters
@@ -296,7 +298,10 @@ def matrix_rank(x: Operand, /, *, rtol: float | Operand | None = None) -> Tensor
         Matrices of shape (..., M, N) in float32, float64, complex64 or complex128.
     rtol : float or Tensor, default None
         Relative tolerance: one number, or a tensor that broadcasts to the batch axes (...). None is
-        max(M, N) times the epsilon of the dtype.
+        max(M, N) times the epsilon of the dtype, or 0 if `atol` is given.
+    atol : float or Tensor, default None
+        Absolute tolerance, likewise. Singular values up to the larger of both tolerances count as
+        0.
 
     Returns
     -------
@@ -306,9 +311,9 @@ def matrix_rank(x: Operand, /, *, rtol: float | Operand | None = None) -> Tensor
     Raises
     ------
     ShapeError
-        If `x` has fewer than two axes, or `rtol` does not broadcast.
+        If `x` has fewer than two axes, or a tolerance does not broadcast.
     DTypeError
-        If `x` has another dtype, or `rtol` is complex.
+        If `x` has another dtype, or a tolerance is complex.
     LinAlgError
         If the iteration does not converge, as with NaN or infinite elements. It is raised when the
         result is computed. Devices without this check return NaN.
@@ -320,15 +325,20 @@ def matrix_rank(x: Operand, /, *, rtol: float | Operand | None = None) -> Tensor
     1
     """
     x = as_tensor(x)
-    tolerance = _tolerance("matrix_rank", rtol, x)
-    return _rank(svd(x, full_matrices=False).S, tolerance)
+    relative = 0.0 if rtol is None and atol is not None else rtol
+    tolerance = _tolerance("matrix_rank", relative, x)
+    least = None if atol is None else _tolerance("matrix_rank", atol, x)
+    return _rank(svd(x, full_matrices=False).S, tolerance, least)
 
 
-def _rank(s: Any, tolerance: Any) -> Tensor:
+def _rank(s: Any, tolerance: Any, least: Any = None) -> Tensor:
     axes = (s.ndim - 1,)
     if not s.shape[-1]:
         return r.sum(e.cast(s, dtype=dtypes.int64), axes=axes, dtype=dtypes.int64)  # type: ignore[no-any-return]
-    kept = s > mx.broad_element(r.max(s, axes=axes) * tolerance, s)
+    bound = r.max(s, axes=axes) * tolerance
+    if least is not None:
+        bound = e.maximum(bound, least)
+    kept = s > mx.broad_element(bound, s)
     return r.sum(kept, axes=axes, dtype=dtypes.int64)  # type: ignore[no-any-return]
 
 

@@ -91,7 +91,8 @@ def put(x: Operand, indices: Operand, values: Operand, /, *, update: Update = "a
     indices : Tensor, ndarray or number
         Integers of any shape, places in the flattened tensor. Negative ones count from the end.
     values : Tensor, ndarray or number
-        Broadcast to the shape of ``indices`` and converted to the dtype of ``x``.
+        As many as ``indices``, in row-major order, or broadcast to their shape; converted to the
+        dtype of ``x``.
     update : {"assign", "add", "mul", "max", "min", "mean"}, optional
         How an element and its values are combined, as in `scatter_along_axis`.
 
@@ -119,7 +120,9 @@ def put(x: Operand, indices: Operand, values: Operand, /, *, update: Update = "a
     """
     x = as_tensor(x)
     places = as_tensor(indices, x)
-    given = broadcast_to(as_tensor(values, x), places.shape)
+    given = as_tensor(values, x)
+    if given.size != places.size:
+        given = broadcast_to(given, places.shape)
     made = scatter_nd(
         reshape(x, (x.size,)),
         reshape(places, (places.size, 1)),

@@ -224,3 +224,17 @@ def test_a_way_without_epilogues_is_followed_by_the_chain():
     found, launches = run(graph, arrays, ONE_UNIT, (ProductFuser(),))
     assert [la.label for la in launches] == ["conv depthwise", "elementwise.rows"]
     near(found, function, arrays, float32, "highest")
+
+
+def test_a_chain_after_it_has_a_result_of_another_shape():
+    """The axes of the chain's result are not those of the convolution's."""
+
+    def function(x, w, b):
+        made = conv(x, w, stride=2, padding=1, dilation=(2, 3), groups=2)
+        return calor.reshape(made, (2, 1, 1, 3, 1)) + b
+
+    shapes = [(1, 8, 5, 5), (2, 4, 2, 3), (2, 1, 1, 1, 1)]
+    graph, arrays = graph_of(function, float32, shapes), operands(shapes, float32)
+    found, launches = run(graph, arrays, ONE_UNIT, (ProductFuser(),))
+    assert len(launches) == 2
+    near(found, function, arrays, float32, "highest")

@@ -74,6 +74,7 @@ from calor_nn.functional.dropouts import (
     feature_alpha_dropout,
     gumbel_softmax,
 )
+from calor_nn.functional.fractional_pool import fractional_max_pool2d, fractional_max_pool3d
 from calor_nn.functional.likelihoods import gaussian_nll_loss, poisson_nll_loss
 from calor_nn.functional.loss import (
     binary_cross_entropy,
@@ -164,6 +165,8 @@ __all__ = [
     "embedding",
     "embedding_bag",
     "feature_alpha_dropout",
+    "fractional_max_pool2d",
+    "fractional_max_pool3d",
     "gaussian_nll_loss",
     "gelu",
     "glu",

@@ -148,7 +148,9 @@ def _apart(work: Work, request: Request, result: Spec, views: Views) -> Work:
     moved = tuple(redirected(la, {**_same(work), Output(0): target}) for la in work.launches)
     both = [View.dense(result), *(view for _, view in views)]
     expression = request.attributes["expression"]
-    chain = lower_expression(expression, both, request.outputs, request.info)[0]
+    # The chain may have its results in another shape, of the same elements in the same order.
+    outputs = [spec_of(result.shape, output.dtype) for output in request.outputs]
+    chain = lower_expression(expression, both, outputs, request.info)[0]
     places: dict[Argument, Argument] = {Input(0): target}
     places |= {Input(k): Input(number) for k, (number, _) in enumerate(views, 1)}
     places |= {Output(k): Output(k) for k in range(len(request.outputs))}
