@@ -1,9 +1,10 @@
 """What the steps of a scan would compute anew, though it is known before the first one.
 
 Requirements: a cell in a scan multiplies each row by the same weights, and converts or slices these
-weights, in each step. What depends on captures alone is computed once. A product of rows with them
-is one product of all steps, which reads the weights once and fills a device; its stack is no larger
-than what the steps read anyway, up to a factor. So a scan over a cell is as fast as a layer.
+weights, in each step. What depends on captures alone is computed once, and rows that products read
+in another dtype are converted together. A product of rows with captures is one product of all
+steps, which reads the weights once and fills a device; its stack is no larger than what the steps
+read anyway, up to a factor. So a scan over a cell is as fast as a layer.
 
 Source: Appleyard, Kociský, Blunsom, "Optimizing Performance of Recurrent Neural Networks on GPUs",
 2016.
@@ -15,6 +16,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from calor.graph.graph import Builder, Graph, Node, prune
+from calor.recording.record import apply
 from calor.recording.replay import replay
 from calor.transforms.scan_products import apart
 
@@ -47,10 +49,11 @@ def ahead(
         The body, of the same carries and results; the stacks of its rows; its captures.
     """
     lean, fixed = _fixed(body, carries + len(rows), held)
-    lean, stacks = _products(lean, carries, rows, fixed)
+    lean, wider = _converted(lean, carries, rows)
+    lean, stacks = _products(lean, carries, wider, fixed)
     if lean is body:
         return body, [*rows], [*held]
-    begin, end = carries + len(rows), carries + len(rows) + len(fixed)
+    begin, end = carries + len(wider), carries + len(wider) + len(fixed)
     given = [*lean.inputs[carries:begin], *lean.inputs[end:]], lean.inputs[begin:end]
     read = {*lean.outputs, *(i for node in lean.nodes for i in node.inputs)}
     order = [*lean.inputs[:carries], *(v for part in given for v in part if v in read)]
@@ -96,6 +99,27 @@ def _fixed(body: Graph, own: int, held: Sequence[Any]) -> tuple[Graph, list[Any]
     numbers |= {v: builder.input(body.specs[v]) for v in known}
     builder.take(body, left, numbers)
     return prune(builder.build([numbers[v] for v in body.outputs])), [*held, *made]
+
+
+def _converted(body: Graph, carries: int, rows: Sequence[Any]) -> tuple[Graph, list[Any]]:
+    """Convert rows that products read in another dtype; converted rows follow the others."""
+    own = dict(zip(body.inputs[carries:], rows, strict=False))
+    factors = {i for node in body.nodes if node.op.name == "dot_general" for i in node.inputs}
+    found = [
+        node
+        for node in body.nodes
+        if node.op.name == "cast" and node.inputs[0] in own and node.outputs[0] in factors
+    ]
+    if not found:
+        return body, [*rows]
+    made = [apply(node.op, own[node.inputs[0]], **node.attributes) for node in found]
+    builder, end = Builder(), carries + len(rows)
+    numbers = {v: builder.input(body.specs[v], v in body.host) for v in body.inputs[:end]}
+    numbers |= {node.outputs[0]: builder.input(body.specs[node.outputs[0]]) for node in found}
+    numbers |= {v: builder.input(body.specs[v], v in body.host) for v in body.inputs[end:]}
+    gone = {node.outputs[0] for node in found}
+    builder.take(body, [node for node in body.nodes if node.outputs[0] not in gone], numbers)
+    return builder.build([numbers[v] for v in body.outputs]), [*rows, *made]
 
 
 def _products(

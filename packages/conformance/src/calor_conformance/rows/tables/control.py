@@ -105,6 +105,25 @@ def _scan(carry: Array, xs: Array, w: Array, *, reverse: bool) -> tuple[Array, A
     return np.asarray(carry), np.array(outputs, xs.dtype).reshape(xs.shape)
 
 
+def recurrent(h: Any, xs: Any, w: Any, lengths: Any, *, reverse: bool) -> Any:
+    """A recurrent layer over sequences of several lengths: devices may take its steps together."""
+
+    def step(h: Any, given: Any) -> Any:
+        x, t = given
+        made = calor.where((t < lengths)[:, None], calor.tanh((h @ w) * 0.25 + x), h)
+        return made, made
+
+    return calor.scan(step, h, (xs, calor.arange(xs.shape[0])), reverse=reverse)
+
+
+def _recurrent(h: Array, xs: Array, w: Array, lengths: Array, *, reverse: bool) -> Any:
+    outputs: list[Any] = [None] * len(xs)
+    for t in reversed(range(len(xs))) if reverse else range(len(xs)):
+        made = np.tanh((h @ w) * 0.25 + xs[t])
+        h = outputs[t] = np.where((t < lengths)[:, None], made, h)
+    return h, np.array(outputs)
+
+
 def fori_loop(x: Any, w: Any) -> Any:
     """Fixed bounds; the counter takes part."""
     return calor.fori_loop(1, 4, lambda i, c: c * w + calor.astype(i, c.dtype) * x, x)
@@ -141,6 +160,13 @@ CASES: list[Case] = [
              tol=ulp(32, scale=lambda c, xs, w, **_: np.max(np.abs(w) + 1.5) ** 4),
              name=f"{n}{'-reverse' * reverse}", covers="scan")
         for n in (4, 1, 0)
+        for reverse in (False, True)
+    ),
+    *(
+        case(recurrent, unit(3, 5), unit(4, 3, 5), unit(5, 5), chosen(np.array([4, 0, 2]), int64),
+             reverse=reverse, oracle=_recurrent, dtypes=FLOATS,
+             tol=ulp(32, scale=lambda *_, **__: 4.0),
+             name=f"recurrent{'-reverse' * reverse}", covers="scan")
         for reverse in (False, True)
     ),
     case(fori_loop, normal(3), unit(3), oracle=_fori_loop, dtypes=FLOATS[2:],
