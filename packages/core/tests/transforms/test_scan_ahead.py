@@ -33,6 +33,10 @@ def peepholes(h: Any, x: Any, w: Any, v: Any, b: Any) -> Any:
     return calor.sigmoid(h @ v + b[1] * h) * x + b[2]
 
 
+def in_a_context(h: Any, x: Any, w: Any, v: Any, b: Any) -> Any:
+    return calor.tanh(h @ v + x + w[:ROWS])
+
+
 def of_what_stays(h: Any, x: Any, w: Any, v: Any, b: Any) -> Any:
     return h * (w @ v)[:2] + calor.sum(b * b) + x
 
@@ -51,6 +55,7 @@ CELLS = [
     (converted, 1, 1, 1),
     (of_narrow_rows, 1, 1, 2),
     (peepholes, 1, 3, 1),
+    (in_a_context, 1, 2, 1),
     (of_what_stays, 0, 2, 1),
     (in_a_branch, 0, 3, 1),
     (without_carry, 1, 1, 1),

@@ -173,7 +173,7 @@ def test_where_products_that_are_not_stacked_are(rows: int, outside: int, inside
         pytest.param(plain, ROWS, WIDTH, 2, 0, id="stacked"),
         pytest.param(folded, ROWS, 3 * WIDTH, 3, 1, id="before the steps"),
         pytest.param(folded, 2 * WIDTH, 3 * WIDTH, 6, 2, id="a product in each step"),
-        pytest.param(read_twice, ROWS, WIDTH, 6, 1, id="a product that is read in each step"),
+        pytest.param(read_twice, ROWS, WIDTH, 5, 1, id="a product that is read in each step"),
     ],
 )
 def test_where_a_bias_is_added(body: Any, rows: int, wide: int, adds: int, spreads: int) -> None:

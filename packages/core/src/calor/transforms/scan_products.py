@@ -13,11 +13,12 @@ Source: Appleyard, Kociský, Blunsom, "Optimizing Performance of Recurrent Neura
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from calor.graph.graph import Builder, Graph, Node, prune
+from calor.ops.base import TABLE
 from calor.recording.record import apply
 
 _MOVES: Final = frozenset({"permute", "reshape"})
@@ -125,14 +126,17 @@ def apart(
     read = {*graph.outputs, *(i for node in left for i in node.inputs)}
     before = tuple(sorted(moved & read))
     known = {*rows, *before, *(graph.outputs[place] for place in stacked)}
-    found = [_sum(graph, makers, place) for place in added]
+    found = [_sum(graph, makers, place, known) for place in added]
+    # A stack of values as large as a row is little beside those that are there.
+    room = max((graph.specs[i].size for i in rows), default=0)
     after: list[Sum] = []
     more: list[int] = []
     # Products first: a sum alone does not pay for a stack.
     for one in sorted(filter(None, found), key=lambda s: s.node.op.name == "sum"):
         wanted = [i for i in dict.fromkeys(one.node.inputs) if i not in known and i not in more]
         size = sum(graph.specs[i].size for i in wanted)
-        if not stays & {*one.node.inputs} and size <= graph.specs[one.node.outputs[0]].size:
+        most = max(graph.specs[one.node.outputs[0]].size, room if one.node.op.name == "sum" else 0)
+        if not stays & {*one.node.inputs} and size <= most:
             after.append(one)
             more += wanted
     gone = {one.place for one in after}
@@ -181,13 +185,22 @@ def _is_before(graph: Graph, node: Node, rows: set[int], held: set[int]) -> bool
     return row in rows and value in held and small
 
 
-def _sum(graph: Graph, makers: Mapping[int, Node], place: int) -> Sum | None:
+def _sum(
+    graph: Graph, makers: Mapping[int, Node], place: int, known: Collection[int]
+) -> Sum | None:
     """Return what makes an output, if its sum over steps is a product or a sum of stacks."""
     moves: list[Node] = []
     node = makers.get(graph.outputs[place])
     while node is not None and node.op.name in _MOVES:
+        if node.outputs[0] in known:
+            break
         moves.append(node)
         node = makers.get(node.inputs[0])
+    if node is not None and node.outputs[0] in known:
+        # Its stack is there.
+        (value,) = node.outputs
+        dtype = graph.specs[value].dtype
+        node = Node(TABLE["sum"], (value,), {"axes": (), "dtype": dtype}, (value,))
     if node is None or node.op.name not in _TOTALS:
         return None
     return Sum(place, node, tuple(reversed(moves)))
