@@ -75,3 +75,12 @@ def test_loops_and_branches_are_explained_with_their_steps(device):
     assert (branch.op, branch.by_host) == ("cond", "it reads the predicate")
     assert {part.pieces[0].ops[0] for part in branch.parts} == {"dot_general", "exp"}
     assert "while_loop, step by step, by the host: the device has no loops" in str(found)
+
+
+def test_scans_say_why_they_are_not_one_launch(device):
+    def function(x, w):
+        return calor.scan(lambda h, row: (calor.tanh(h @ w) @ w, row), x, x[None])[0]
+
+    (found,) = explained(device, function, (4, 4), (4, 4)).flows
+    assert found.op == "scan"
+    assert "not one launch: the device has no" in str(found)
