@@ -34,6 +34,8 @@ from calor_kernel.planning.values import Draft, Piece, Task
 _UNITS: Final = 64
 # Shorter plans save less than the compilation of further kernels costs.
 _SHORT: Final = 8
+# Plans whose unlike work is joined, where launches are dear: each has kernels of its own then.
+_FEW: Final = 16
 # Launches in one: more buffers take longer to select than a launch takes to start.
 _MOST: Final = 64
 # Bytes of values that wait for a group, by falling preference. The memory of a plan may grow by a
@@ -53,9 +55,9 @@ def side_by_side(
     draft: Draft, works: Sequence[Work], info: DeviceInfo
 ) -> tuple[Draft, Sequence[Work]]:
     """Return a draft and its works with equal work in common launches."""
-    short = len(draft.tasks) < _SHORT
-    left = info.max_units < _UNITS or not info.has("pointers") or (short and not info.launch_ns)
-    if left or not joins_launches():
+    left = info.max_units < _UNITS or not info.has("pointers") or not joins_launches()
+    short = len(draft.tasks) < (_FEW if info.launch_ns else _SHORT)
+    if left or (short and not info.launch_ns):
         return draft, works
     before, specs = 0, draft.graph.specs
     whole = sum(specs[v].nbytes for v in draft.graph.inputs) + sum(p.nbytes for p in draft.outputs)
