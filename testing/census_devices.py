@@ -214,7 +214,8 @@ def opencl() -> DescribedDevice:
         name="NVIDIA H200, described",
         platform=SimpleNamespace(name="NVIDIA CUDA"),
         single_fp_config=config.FMA | config.CORRECTLY_ROUNDED_DIVIDE_SQRT,
-        extensions="cl_khr_fp64 cl_khr_int64_base_atomics cl_khr_int64_extended_atomics",
+        extensions="cl_khr_fp64 cl_khr_int64_base_atomics cl_khr_int64_extended_atomics "
+        "cl_nv_device_attribute_query",
         opencl_c_version="OpenCL C 1.2",
         max_work_group_size=1024,
         max_work_item_sizes=(1024, 1024, 64),
@@ -228,6 +229,7 @@ def opencl() -> DescribedDevice:
         max_parameter_size=4352,
         version="OpenCL 3.0 CUDA",
         driver_version="580",
+        compute_capability_major_nv=9,
     )
     dialect, _ = language(device, "ptx")
     return DescribedDevice(describe(device, dialect), _printing(dialect, "opencl"))

@@ -24,7 +24,7 @@ class Variable(NamedTuple):
 
 VARIABLES = {
     "CALOR_BESIDE": Variable(
-        "1", "`0` launches equal work on different memory one after another, not side by side"
+        "1", "`0` launches independent work one after another, not side by side"
     ),
     "CALOR_BUNDLES": Variable(
         "none", "read-only folders of compiled kernels and tuning results, as in `PATH`"

@@ -208,6 +208,25 @@ def test_assembly_is_tried_on_nvidias_warps(listed: str, size: int, taken: bool)
     assert takes_ptx(device) == taken
 
 
+@pytest.mark.parametrize("major", [0, 6, 7, 9])
+def test_cubes_of_nvidias_devices_wait_for_each_other(
+    device: Any, monkeypatch: pytest.MonkeyPatch, major: int
+) -> None:
+    from calor_opencl import description
+    from calor_opencl._bindings import capability, devices
+
+    listed = "cl_nv_device_attribute_query" if major else ""
+    given = SimpleNamespace(extensions=listed, compute_capability_major_nv=major)
+    assert capability(given) == major
+    monkeypatch.setattr(description, "capability", lambda found: major)
+    (found, *_) = devices()
+    for subgroups in ("", "ptx"):
+        dialect, _ = description.language(found, subgroups)
+        progress = dialect.subgroups == "ptx" and major >= 7
+        made = description.describe(found, dialect)
+        assert made.has("forward_progress") == dialect.fences == progress
+
+
 def test_extensions_may_be_left_unused(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pyopencl")
     from calor_opencl._bindings import has, takes_ptx

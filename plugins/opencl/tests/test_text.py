@@ -145,6 +145,8 @@ def test_a_fence_is_one_of_both_memories() -> None:
 
     text = print_kernel(fenced.build([F]), OpenCLC())
     assert text.count("mem_fence(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);") == 3
+    text = print_kernel(fenced.build([F]), OpenCLC(subgroups="ptx", fences=True))
+    assert text.count('asm volatile("fence.acq_rel.gpu;" ::: "memory");') == 3
     assert "*(__global volatile float *)&x[1] = 2.0f;" in text
 
 

@@ -468,3 +468,39 @@ def chosen(x, *, keywords):
 def test_ways_that_do_not_fit(how: str, keywords: Any, message: str) -> None:
     with pytest.raises(KernelTypeError, match=message):
         chosen.build([Buffer(float32)], keywords=keywords, **units_of(how))
+
+
+@kernel
+def some_copy(x, y, n):
+    """y = x, in steps of as many elements as half of the units copy."""
+    pipe = Pipeline(2, Tile(float32, Layout((UNITS // 2,), (1,))))
+    unit, half = unit_index(), UNITS // 2
+
+    def take(at: Any) -> None:
+        pipe.copy(0, unit, x, at + unit, 1, at + unit < n, among=unit < half)
+
+    pipe.acquire()
+    take(0)
+    pipe.commit()
+    for at in loop_range(0, n, half):
+        pipe.wait()
+        pipe.acquire()
+        take(at + half)
+        pipe.commit(later=True)
+        if (unit < half) & (at + unit < n):
+            y[at + unit] = pipe.stage(0)[unit]
+        pipe.release()
+
+
+@pytest.mark.parametrize("how", ["stores", "async"])
+def test_some_units_copy(how: str) -> None:
+    """A load that some units do is stored after the round's work, as those of all are."""
+    made = some_copy.build([*BUFFERS, SIZE], **units_of(how))
+    verify(made)
+    x, y = np.arange(75, dtype=np.float32), np.zeros(75, np.float32)
+    run_on_lanes(made, (1, 1, 1), [x, y, 75])
+    np.testing.assert_array_equal(x, y)
+    loop = next(o for o in made.body.walk() if o.name == "for")
+    order = [o.name for o in loop.regions[0].walk() if o.name in ("load", "store", "copy_async")]
+    # Of the loads, the first is that of the next step, and its store is the last of the round.
+    assert order == (["load", "load", "store", "store"] if how == "stores" else order)

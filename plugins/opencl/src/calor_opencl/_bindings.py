@@ -218,6 +218,11 @@ def takes_ptx(device: Any) -> bool:
     return has(device, _NVIDIA) and device.warp_size_nv == 32
 
 
+def capability(device: Any) -> int:
+    """Return the major compute capability of an NVIDIA device, 0 for any other."""
+    return int(device.compute_capability_major_nv) if has(device, _NVIDIA) else 0
+
+
 def count() -> int:
     """Return the number of devices."""
     return len(devices())

@@ -14,7 +14,7 @@ from calor.dtypes import ALL, bfloat16, float16, float64
 from calor_kernel.contract.info import DeviceInfo
 from calor_opencl.opencl_c import OpenCLC
 
-from ._bindings import has
+from ._bindings import capability, has
 
 _UNITS: Final = 1024  # limit of units in a cube: beyond it, registers are too few
 _CACHE: Final = 1 << 17
@@ -22,6 +22,9 @@ _CACHE: Final = 1 << 17
 _PLANES: Final = {"": (1,), "ptx": (32,), "khr": (16, 32), "intel": (16, 32)}
 # With twice the accumulators, NVIDIA's compiler was seen to generate slower products.
 _ACCUMULATORS: Final = {"ptx": 64}
+
+# The first compute capability of NVIDIA's with fences that release and acquire.
+_FENCES: Final = 7
 
 
 def language(device: Any, subgroups: str = "") -> tuple[OpenCLC, str]:
@@ -45,11 +48,16 @@ def language(device: Any, subgroups: str = "") -> tuple[OpenCLC, str]:
         exact_sqrt=exact,
         subgroups=subgroups,
         dot=has(device, "cl_khr_integer_dot_product"),
+        fences=subgroups == "ptx" and capability(device) >= _FENCES,
     )
     options = ["-cl-fp32-correctly-rounded-divide-sqrt"] if exact else []
     if extended and subgroups and version >= 2.0:
         options.append(f"-cl-std=CL{min(version, 3.0):.1f}")
     return dialect, " ".join(options)
+
+
+# Between launches that wait for each other, on an H200.
+_LAUNCH_NS: Final = 1670
 
 
 def describe(device: Any, dialect: OpenCLC) -> DeviceInfo:
@@ -62,6 +70,8 @@ def describe(device: Any, dialect: OpenCLC) -> DeviceInfo:
         "fma": dialect.fast_fma,
         "dot_8": dialect.dot,
         "planes": bool(dialect.subgroups),
+        # NVIDIA's cubes run until they end, whatever language their kernel was written in.
+        "forward_progress": dialect.fences,
     }
     features = {
         "print",
@@ -90,5 +100,6 @@ def describe(device: Any, dialect: OpenCLC) -> DeviceInfo:
         align=max(64, device.mem_base_addr_align // 8),
         # A buffer takes a pointer and an offset, of 8 bytes each.
         arguments=device.max_parameter_size // 16,
+        launch_ns=_LAUNCH_NS if dialect.subgroups == "ptx" else 0,
         native={"version": device.version, "driver": device.driver_version},
     )

@@ -1,8 +1,8 @@
 """A test kernel for the planes of a device's description.
 
 Requirements: a device whose driver does not tell calls this once, when it is made. The kernel tests
-every plane operation of the language, as kernels use it. Any error of the driver or compiler means
-no.
+every plane operation of the language, as kernels use it, and has a fence, which is assembly too.
+Any error of the driver or compiler means no.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ def try_planes(x: Any, y: Any) -> None:
             kl.plane_scan("add", mine),
         )
         kl.barrier("plane")
+        kl.fence()
         for row, value in enumerate(made):
             y[row * rows + i] = y[row * rows + i] + value.to(uint32)
 

@@ -30,6 +30,9 @@ _NVIDIA, _APPLE = 0x10DE, 0x106B
 # time of smaller ones.
 _REGISTERS: Final = MappingProxyType({_NVIDIA: 150})
 
+# Between launches that wait for each other, on an H200.
+_LAUNCH_NS: Final = 1770
+
 
 def language(device: Any, number: int) -> WGSL:
     """Return the dialect of a device."""
@@ -81,7 +84,8 @@ def describe(device: Any, dialect: WGSL) -> DeviceInfo:
         # buffer costs time: the device 25 ns on an H200.
         arguments=min(256, dialect.buffers - dialect.limited),
         # A kernel has a body for each buffer that a number chooses.
-        choices=16,
+        choices=32,
+        launch_ns=_LAUNCH_NS if info["vendor_id"] == _NVIDIA else 0,
         cores=_CORES.get(info["adapter_type"], os.cpu_count() or 1),
         caches=(1 << 17,),
         max_cubes=(2**31 - 1, MOST_CUBES, MOST_CUBES),

@@ -26,8 +26,9 @@ class DeviceInfo:
     buffers in bytes; ``part_align``: that of the parts of a buffer which a kernel may take for one,
     if it is less. ``flushes``: arithmetic may flush float32 subnormals to zero. ``arguments``:
     buffers and numbers of a launch. ``choices``: buffers among which a number chooses one, if the
-    device has "pointers". ``matrices``: the named matrix instructions of
-    :mod:`calor_kernel.language.matrices`.
+    device has "pointers". ``launch_ns``: the nanoseconds between launches that wait for each other,
+    where they are so many that the compilation of joined kernels pays; else 0. ``matrices``: the
+    named matrix instructions of :mod:`calor_kernel.language.matrices`.
     """
 
     description: str
@@ -50,6 +51,7 @@ class DeviceInfo:
     flushes: bool = False
     arguments: int = 64
     choices: int = 1 << 10
+    launch_ns: int = 0
     matrices: frozenset[str] = frozenset()
     native: Mapping[str, Any] = field(default_factory=dict)
 

@@ -24,6 +24,7 @@ from calor_kernel.ir.passes.beside import Beside
 from calor_kernel.ir.passes.cubes import COUNTS, fold_cubes
 from calor_kernel.ir.passes.early import with_early_reads
 from calor_kernel.ir.passes.guard import GUARD, guard
+from calor_kernel.ir.passes.mixed import mixed
 from calor_kernel.ir.types import Buffer, Scalar
 from calor_kernel.language.kernel import KernelFunction
 
@@ -99,7 +100,8 @@ class Build:
     side, hidden from the kernel function. ``folded``: whether the grid of all axes is launched
     along x and y; the last three numbers of the signature are then the cubes along each axis,
     hidden too. ``guarded``: whether the launch does nothing unless a word is 0, which is then the
-    last parameter, also hidden.
+    last parameter, also hidden. ``mixed``: the builds of unlike launches, whose arguments follow
+    each other; the function and keywords beside it only tell the build apart.
     """
 
     function: KernelFunction
@@ -112,9 +114,16 @@ class Build:
     counts: tuple[int, ...] = ()
     beside: Beside | None = None
     guarded: bool = False
+    mixed: Mixed | None = None
 
     def kernel(self, features: frozenset[str] = frozenset()) -> Kernel:
         """Build the kernel's IR."""
+        made = self._made(features) if self.mixed is None else self.mixed.kernel(features)
+        made = fold_cubes(made) if self.folded else made
+        return with_early_reads(guard(made) if self.guarded else made)
+
+    def _made(self, features: frozenset[str]) -> Kernel:
+        """Build the kernel without what a recording adds."""
         hidden = len(COUNTS) * self.folded + self.guarded
         signature = self.signature[: len(self.signature) - hidden]
         if self.beside is not None:
@@ -128,9 +137,22 @@ class Build:
             counts=self.counts,
             **dict(self.keywords),
         )
-        made = made if self.beside is None else self.beside.kernel(made)
-        made = fold_cubes(made) if self.folded else made
-        return with_early_reads(guard(made) if self.guarded else made)
+        return made if self.beside is None else self.beside.kernel(made)
+
+
+@dataclass(frozen=True, slots=True)
+class Mixed:
+    """Launches of several kernels in one (:mod:`calor_kernel.ir.passes.mixed`).
+
+    ``deep``: which of them have cubes along y or z.
+    """
+
+    builds: tuple[Build, ...]
+    deep: tuple[bool, ...]
+
+    def kernel(self, features: frozenset[str]) -> Kernel:
+        """Build the kernel's IR."""
+        return mixed([build.kernel(features) for build in self.builds], self.deep)
 
 
 # Guarded builds by the identity of a build, which families keep. It is held beside them.

@@ -153,6 +153,8 @@ def build_text(build: Build) -> str:
         )
     folded = " folded" * build.folded + " guarded" * build.guarded
     beside = "" if build.beside is None else f" {build.beside}"
+    if build.mixed is not None:
+        beside = "\n".join([f" mixed {build.mixed.deep}", *map(build_text, build.mixed.builds)])
     parts = (
         describe(build.function),
         f"({','.join(map(_declared, build.signature))})",

@@ -97,7 +97,7 @@ class Pipeline:
         # Whether units may still read a released stage, since the last barrier.
         self.dirty = registers(1, bool_, 1, False)
         # For "stores": the loads since a stage was acquired, and the block of that acquire.
-        self.loaded: list[tuple[Pointer, Any, Any]] = []
+        self.loaded: list[tuple[Pointer, Any, Any, Any]] = []
         self.block = builder.block
         self.full = self.empty = None
         if self.counted:
@@ -146,15 +146,23 @@ class Pipeline:
         mask: Any = None,
         *,
         near: bool = False,
+        among: Any = None,
     ) -> None:
         """Copy ``width`` elements from an index of the source to an index of the tile.
 
         Masked-off elements become zeros. ``near``: whether to keep them in the nearest cache, for
-        later copies by the same cube. Each producer copies its own elements; not for a copy engine.
-        A synchronous copy converts to the tile's dtype.
+        later copies by the same cube. ``among``: whether this producer copies at all; a branch of
+        the caller would have each load wait for its own store. Each producer copies its own
+        elements; not for a copy engine. A synchronous copy converts to the tile's dtype.
         """
         if self.how == "engine":
             raise KernelTypeError("a copy engine copies boxes; write copy_box, or choose how=")
+        if among is not None:
+            if self.how != "stores":
+                one = partial(self.copy, tile, to, source, index, width, mask, near=near)
+                when(among, one)
+                return
+            mask = among if mask is None else mask & among
         target = self.target(tile)
         nbytes = width * source.dtype.itemsize
         if self.how == "async" and nbytes in (4, 8, 16):
@@ -167,18 +175,18 @@ class Pipeline:
                 said["near"] = True
             builder.emit("copy_async", operands, (), said, memory=target.memory)
             return
-        self._put(target, to, source.load(index, width, mask=mask))
+        self._put(target, to, source.load(index, width, mask=mask), among)
 
     def put(self, tile: int, to: Any, value: Any) -> None:
         """Store a loaded value to an index of the tile; "stores" does it after the round's work."""
         self._put(self.target(tile), to, value)
 
-    def _put(self, target: Pointer, to: Any, value: Any) -> None:
+    def _put(self, target: Pointer, to: Any, value: Any, among: Any = None) -> None:
         # A branch alone knows its loads.
         if self.how == "stores" and current().block is self.block:
-            self.loaded.append((target, to, value))
+            self.loaded.append((target, to, value, among))
         else:
-            target.store(to, value.to(target.dtype))
+            _store(target, to, value, among)
 
     def copy_box(self, tile: int, source: TensorMap, position: Sequence[Any]) -> None:
         """Copy the box at a position, with zeros outside the tensor; all producers call this."""
@@ -261,10 +269,22 @@ class Pipeline:
 
     def _store_loaded(self) -> None:
         """Store the loaded elements, for the way "stores"."""
-        for target, to, value in self.loaded:
+        for loaded in self.loaded:
             # The conversion is here, not at the load, because it waits for the loaded value.
-            target.store(to, value.to(target.dtype))
+            _store(*loaded)
         self.loaded = []
+
+
+def _store(target: Pointer, to: Any, value: Any, among: Any) -> None:
+    """Store a loaded value, converted to the target's dtype; ``among``: whether to store it."""
+
+    def store() -> None:
+        target.store(to, value.to(target.dtype))
+
+    if among is None:
+        store()
+    else:
+        when(among, store)
 
 
 def _choose(units: int) -> How:

@@ -1,4 +1,4 @@
-"""Common launches of tasks: which works have one form, and the task that does the work of several.
+"""Common launches of tasks: which works may be one, and the task that does the work of several.
 
 Requirements: each result is computed as by a launch of its own, bit for bit. Operands that all
 launches share are passed once. The other buffers are as many as the arguments of a launch allow.
@@ -22,12 +22,15 @@ from calor_kernel.contract.work import (
     Flags,
     Input,
     Launch,
+    Mixed,
     Output,
     Scratch,
     Status,
     Work,
 )
+from calor_kernel.ir.nodes import Kernel
 from calor_kernel.ir.passes.beside import CUBES, Beside
+from calor_kernel.ir.passes.mixed import can_idle
 from calor_kernel.planning.values import Draft, Task
 
 # Arguments that a recording may add to those of a launch.
@@ -35,8 +38,19 @@ _HIDDEN: Final = 4
 # A launch of more bytes hides the start of the next one.
 _LARGE: Final = 64 << 20
 _MEMORY = Input | Output | Scratch
+# Unlike launches in one: each is short, so the next would begin when it ends, and they need little.
+_SHORT_BYTES: Final = 16 << 20
+_SHORT_FLOPS: Final = 1 << 24
+_SHORT_SHARED: Final = 16 << 10
+# Operations of a kernel that is soon compiled, and families of long kernels.
+_SHORT_TEXT: Final = 600
+_LONG: Final = frozenset(
+    ("attention", "conv", "fft", "gemm", "linalg", "matmul", "recurrence", "sort")
+)
 # By identity: kernels are found so, and comparing builds is slow.
 _BUILDS: Final[dict[tuple[int, Beside], tuple[Build, Build]]] = {}
+_KERNELS: Final[dict[tuple[int, frozenset[str]], tuple[Build, Kernel]]] = {}
+_MIXED: Final[dict[tuple[int, ...], tuple[tuple[Build, ...], Build]]] = {}
 
 
 def form_of(work: Work, info: DeviceInfo) -> Any:
@@ -62,6 +76,62 @@ def form_of(work: Work, info: DeviceInfo) -> Any:
         sizes = () if any_size else (launch.cubes, launch.nbytes, launch.flops)
         forms.append((build, exact(build.keywords), given, *sizes))
     return tuple(forms), work.scratch
+
+
+def may_mix(work: Work, info: DeviceInfo) -> bool:
+    """Return whether the launches of a work are short, and may be one with unlike ones.
+
+    Long kernels would be compiled again with each of their neighbours.
+    """
+    if work.failures or not work.launches:
+        return False
+    return all(
+        not (la.alone or la.build.beside or la.build.mixed)
+        and _LONG.isdisjoint(la.build.function.function.__module__.split("."))
+        and la.nbytes <= _SHORT_BYTES
+        and la.flops <= _SHORT_FLOPS
+        and not any(isinstance(a, Status | Flags) for a in la.arguments)
+        and len(la.arguments) * 2 + _HIDDEN <= info.arguments
+        for la in work.launches
+    )
+
+
+def fits_mixed(works: Sequence[Work], info: DeviceInfo) -> bool:
+    """Return whether the launches of works that may mix fit one launch, in each of their orders."""
+    for order in range(max(len(work.launches) for work in works)):
+        every = [work.launches[order] for work in works if order < len(work.launches)]
+        if sum(len(la.arguments) + 3 for la in every) + _HIDDEN > info.arguments:
+            return False
+        if len({la.build.plane for la in every}) > 1:
+            return False
+        kernels = [_kernel(la.build, info) for la in every]
+        if not all(map(_may_branch, kernels)):
+            return False
+        shared = sum(kernel.shared_bytes for kernel in kernels)
+        units = max(kernel.units for kernel in kernels)
+        if units > info.max_cube[0] or (len(every) > 1 and shared > _SHORT_SHARED):
+            return False
+        if not all(kernel.units == units or can_idle(kernel) for kernel in kernels):
+            return False
+    return True
+
+
+def _may_branch(kernel: Kernel) -> bool:
+    """Return whether a kernel may be in a branch, as it is beside others of other kernels.
+
+    It is short, and chooses no memory, for which WGSL has no branches.
+    """
+    names = [operation.name for operation in kernel.body.walk()]
+    return len(names) <= _SHORT_TEXT and "select_memory" not in names
+
+
+def _kernel(build: Build, info: DeviceInfo) -> Kernel:
+    """Return the kernel of a build, made once."""
+    known = _KERNELS.get((id(build), info.features))
+    if known is None:
+        made = build.kernel(info.features)
+        known = remember(_KERNELS, (id(build), info.features), (build, made))
+    return known[1]
 
 
 def only_copies(work: Work) -> bool:
@@ -122,10 +192,12 @@ def _one(tasks: Sequence[Task], works: Sequence[Work], info: DeviceInfo) -> tupl
         counts[Input] += len(task.inputs)
         counts[Output] += len(task.outputs)
         counts[Scratch] += len(work.scratch)
+    alike = len({form_of(work, info) for work in works}) == 1
+    orders = range(max(len(work.launches) for work in works))
     launches = tuple(
         launch
-        for order in range(len(works[0].launches))
-        for launch in _launches(members, order, info)
+        for order in orders
+        for launch in (_launches(members, order, info) if alike else _unlike(members, order))
     )
     pairs = tuple(
         (i + m.first[Input], o + m.first[Output]) for m in members for i, o in m.work.in_place
@@ -197,6 +269,48 @@ def _launches(members: Sequence[_Member], order: int, info: DeviceInfo) -> Itera
             copies=None,
             prepares=False,
         )
+
+
+def _unlike(members: Sequence[_Member], order: int) -> Iterator[Launch]:
+    """Yield the launch of one order of all members that have one."""
+    having = [m for m in members if order < len(m.work.launches)]
+    every = [m.work.launches[order] for m in having]
+    given = [[m.own(a) for a in la.arguments] for m, la in zip(having, every, strict=True)]
+    if len(every) == 1:
+        yield replace(every[0], arguments=tuple(given[0]), copies=None, prepares=False)
+        return
+    deep = tuple(la.cubes[1:] != (1, 1) for la in every)
+    ends = [*accumulate(prod(la.cubes) for la in every)]
+    arguments = [one for some in given for one in some]
+    for end, la, several in zip(ends, every, deep, strict=True):
+        arguments += [end, *la.cubes[:2]] if several else [end]
+    yield Launch(
+        _mixed([la.build for la in every], deep),
+        (ends[-1], 1, 1),
+        tuple(arguments),
+        sum(la.flops for la in every),
+        sum(la.nbytes for la in every),
+        " + ".join(la.label for la in every),
+    )
+
+
+def _mixed(builds: Sequence[Build], deep: tuple[bool, ...]) -> Build:
+    """Return the build of unlike launches in one, the same object each time."""
+    key = (*map(id, builds), *deep)
+    known = _MIXED.get(key)
+    if known is None:
+        first, hidden = builds[0], sum(3 if several else 1 for several in deep)
+        made = Build(
+            first.function,
+            (*(one for b in builds for one in b.signature), *(CUBES for _ in range(hidden))),
+            (("mixed", tuple(b.keywords for b in builds)),),
+            (max(prod(b.cube) for b in builds), 1, 1),
+            first.plane,
+            first.index,
+            mixed=Mixed(tuple(builds), deep),
+        )
+        known = remember(_MIXED, key, (tuple(builds), made))
+    return known[1]
 
 
 def _told(member: _Member, argument: Argument) -> Any:

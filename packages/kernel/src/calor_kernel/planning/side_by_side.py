@@ -1,4 +1,4 @@
-"""Equal work on different memory as common launches: horizontal fusion of any kernels.
+"""Independent work as common launches: horizontal fusion of any kernels.
 
 Requirements: each result is computed as by a launch of its own, bit for bit. Tasks of one form that
 do not depend on each other are one task, as soon as the operands of all are there. Values that wait
@@ -6,6 +6,10 @@ for others, or are there before they are needed, are limited in size. Failures a
 preparations belong to one op, so tasks that have such are left alone, and so are updates of state,
 which come last. Copies of operands wait only while other memory is in use no more than at the
 peak. This is done for known sizes; plans of symbolic sizes launch each task by itself.
+
+Long plans have equal work, and each joined kernel is one of few. Where launches are dear, the short
+work of short plans is joined too, of any kernels: a gradient is often several launches that take
+less time than starts.
 
 CALOR_BESIDE=0 launches everything by itself, to find out what this gains.
 """
@@ -21,7 +25,7 @@ from typing import Any, Final
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.work import Work
 from calor_kernel.planning.arena import lay_out, lives
-from calor_kernel.planning.common_launches import form_of, merged
+from calor_kernel.planning.common_launches import fits_mixed, form_of, may_mix, merged
 from calor_kernel.planning.preparations import preparations
 from calor_kernel.planning.shared_copies import OPERAND_COPY
 from calor_kernel.planning.values import Draft, Piece, Task
@@ -30,6 +34,8 @@ from calor_kernel.planning.values import Draft, Piece, Task
 _UNITS: Final = 64
 # Shorter plans save less than the compilation of further kernels costs.
 _SHORT: Final = 8
+# Plans whose unlike work is joined, where launches are dear: each has kernels of its own then.
+_FEW: Final = 16
 # Launches in one: more buffers take longer to select than a launch takes to start.
 _MOST: Final = 64
 # Bytes of values that wait for a group, by falling preference. The memory of a plan may grow by a
@@ -37,6 +43,10 @@ _MOST: Final = 64
 _WAITING: Final = (32 << 20, 4 << 20, 0)
 _GROWTH: Final = 64
 _LEAST: Final = 4 << 20
+# Bytes that are moved while a launch starts.
+_COPIED: Final = 1 << 20
+# Bytes of a counter or another number of a state.
+_COUNTER: Final = 64
 # Groups of a form that a task may join, the latest first.
 _OPEN: Final = 4
 
@@ -45,13 +55,14 @@ def side_by_side(
     draft: Draft, works: Sequence[Work], info: DeviceInfo
 ) -> tuple[Draft, Sequence[Work]]:
     """Return a draft and its works with equal work in common launches."""
-    left = len(draft.tasks) < _SHORT or info.max_units < _UNITS or not info.has("pointers")
-    if left or not joins_launches():
+    left = info.max_units < _UNITS or not info.has("pointers") or not joins_launches()
+    short = len(draft.tasks) < (_FEW if info.launch_ns else _SHORT)
+    if left or (short and not info.launch_ns):
         return draft, works
     before, specs = 0, draft.graph.specs
     whole = sum(specs[v].nbytes for v in draft.graph.inputs) + sum(p.nbytes for p in draft.outputs)
     for waiting in _WAITING:
-        groups = _Search(draft, works, info, waiting).groups()
+        groups = _Search(draft, works, info, waiting, short).groups()
         if all(len(group) < 2 for group in groups):
             return draft, works
         made = merged(draft, works, groups, info)
@@ -95,6 +106,8 @@ class _Search:
     works: Sequence[Work]
     info: DeviceInfo
     waiting: int
+    # Whether unlike tasks are joined.
+    unlike: bool
     of: list[_Group] = field(default_factory=list)
     # The bytes in use at each task, and the most of them.
     live: list[int] = field(default_factory=list)
@@ -121,17 +134,17 @@ class _Search:
             makers = {maker[v.piece] for v in task.inputs if v.piece in maker}
             self.of.append(self._alone(number, makers))
             if id(work) not in known:
-                known[id(work)] = form_of(work, self.info)
+                known[id(work)] = self._form(work)
             form = known[id(work)]
-            final = len(task.outputs) > 1 and kept.issuperset(task.outputs)
+            final = not self.unlike and len(task.outputs) > 1 and kept.issuperset(task.outputs)
             if final:
                 # State is written after all else, which nothing that follows joins.
                 forms.clear()
             if form is None or final or not any(p.nbytes for p in task.outputs):
                 continue
-            if _prepares(task, work) or _omits(task, work):
+            if _prepares(task, work) or (_omits(task, work) and not self._cheap(work)):
                 continue
-            alike = forms.setdefault((task.op, form), [])
+            alike = forms.setdefault(form if self.unlike else (task.op, form), [])
             group = next(
                 (one for one in reversed(alike[-_OPEN:]) if self._joins(one, number)), None
             )
@@ -140,6 +153,40 @@ class _Search:
             else:
                 self._join(group, number)
         return self._ordered(maker)
+
+    def _form(self, work: Work) -> Any:
+        """Return what is equal in works that may be one, None for a work that is left alone."""
+        if self.unlike:
+            return may_mix(work, self.info) or None
+        return form_of(work, self.info)
+
+    def _cheap(self, work: Work) -> bool:
+        """Return whether a copy that may be no launch takes less time than the start of one."""
+        return self.unlike and all(la.nbytes <= _COPIED for la in work.launches)
+
+    def _mixes(self, group: _Group, number: int) -> bool:
+        """Return whether an unlike task may join a group."""
+        members = [*group.tasks, number]
+        written = [self._overwritten(n) for n in members]
+        for place, n in enumerate(members):
+            # What one of them writes in place, the others do not read.
+            read = {v.piece for v in self.draft.tasks[n].inputs}
+            if any(read & pieces for k, pieces in enumerate(written) if k != place):
+                return False
+        return fits_mixed([self.works[n] for n in members], self.info)
+
+    def _overwritten(self, number: int) -> set[Piece]:
+        """Return the inputs that a task's results may be written to, if they are state.
+
+        A counter often is, and a large value costs a copy if it is.
+        """
+        inputs = self.draft.tasks[number].inputs
+        pieces = {inputs[i].piece for i, _ in self.works[number].in_place}
+        return {
+            piece
+            for piece in pieces
+            if piece.kind == "input" and not _COUNTER < piece.nbytes <= _COPIED
+        }
 
     def _alone(self, number: int, makers: Iterable[int]) -> _Group:
         """Return a task as a group."""
@@ -156,6 +203,8 @@ class _Search:
         if len(group.tasks) >= min(_MOST, self.info.choices) or own.above & group.bits:
             return False
         if self._cost(group, own) > self.waiting:
+            return False
+        if self.unlike and not self._mixes(group, number):
             return False
         if self.draft.tasks[number].op != OPERAND_COPY:
             return True

@@ -2,6 +2,7 @@
 
 Requirements: integers use the language's functions. Floats have only an exchange, so they are
 compare-and-swap loops on the bits; comparing bits instead of numbers ends the loop for NaN too.
+NVIDIA's driver adds them by assembly: 257 cubes that add to two rows took seven times as long.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from calor_kernel.printers.elementwise import Scalars
 from calor_kernel.printers.expressions import Expression
 
 _NAMES = MappingProxyType({"exchange": "xchg", "compare": "cmpxchg"})
+# Floats by bytes: their type in PTX, and the constraint of an operand.
+_ADDED = MappingProxyType({4: ("f32", "f"), 8: ("f64", "d")})
 _SPACES = MappingProxyType({"global": "__global", "shared": "__local"})
 
 
@@ -26,8 +29,12 @@ def atomic(
     place: Expression,
     values: Sequence[Expression],
     helpers: Helpers,
+    ptx: bool = False,
 ) -> Expression:
-    """Return an atomic update of an element; its value is the old element."""
+    """Return an atomic update of an element; its value is the old element.
+
+    ``ptx``: whether the compiler takes PTX.
+    """
     memory, dtype = operation.memory, operation.result.type.dtype
     assert memory is not None
     if memory.space not in _SPACES or dtype.itemsize < 4:
@@ -46,6 +53,12 @@ def atomic(
         names = ("a", "b")[: len(values)]
         given = ", ".join(f"as_{bits}({n})" for n in names)
         body = f"  return as_{type}({name}(({pointer})place, {given}));\n"
+    elif ptx and kind == "add" and memory.space == "global" and dtype.itemsize in _ADDED:
+        names, (width, letter) = ("a",), _ADDED[dtype.itemsize]
+        body = (
+            f'  {type} old;\n  asm volatile("atom.global.add.{width} %0, [%1], %2;" '
+            f': "={letter}"(old) : "l"(place), "{letter}"(a) : "memory");\n  return old;\n'
+        )
     else:
         names = ("a",)
         scalars, like = Scalars(dialect, helpers), Type(dtype)

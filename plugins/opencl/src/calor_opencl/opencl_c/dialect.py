@@ -33,7 +33,8 @@ class OpenCLC(Dialect):
     ``fast_fma``: whether a fused multiply-add is fast. ``exact_sqrt``: whether the compiler was
     asked for correctly rounded square roots, and provides them. ``subgroups``: "khr" or "intel" for
     a shuffle extension, "ptx" for warps by inline assembly. ``dot``: whether there are dot products
-    of 8-bit integers.
+    of 8-bit integers. ``fences``: fences order what other cubes see, by inline assembly; those of
+    OpenCL 1.2 end at the cube.
     """
 
     name = "OpenCL C"
@@ -52,11 +53,13 @@ class OpenCLC(Dialect):
         exact_sqrt: bool = True,
         subgroups: str = "",
         dot: bool = False,
+        fences: bool = False,
     ) -> None:
         self.fast_fma = fast_fma
         self.subgroups = subgroups
         self.positions = planes.positions(subgroups)
         self.dot = dot
+        self.fences = fences
         types = dict(SHORT_NAMES)
         if double:
             types[float64] = "double"
@@ -65,7 +68,7 @@ class OpenCLC(Dialect):
         self.types = types
         self.templates = tables.templates(double, exact_sqrt)
         # Identifies this dialect in the keys of images.
-        self.key = f"{half:d}{double:d}{fast_fma:d}{exact_sqrt:d}{subgroups}{dot:d}"
+        self.key = f"{half:d}{double:d}{fast_fma:d}{exact_sqrt:d}{subgroups}{dot:d}{fences:d}"
 
     def widths(self, dtype: DType) -> tuple[int, ...]:
         """Return the language's vector widths."""
@@ -138,6 +141,8 @@ class OpenCLC(Dialect):
 
     def fence(self, scope: str, order: str) -> str:
         """Return a fence of both memories."""
+        if self.fences and scope == "device":
+            return tables.DEVICE_FENCE
         return f"mem_fence({tables.FENCES});"
 
     def atomic(
@@ -148,7 +153,8 @@ class OpenCLC(Dialect):
         helpers: Helpers,
     ) -> Expression:
         """Return an atomic function, or a loop around one for floats (6.12.11)."""
-        return atomics.atomic(self, operation, place, values, helpers)
+        ptx = self.subgroups == "ptx"
+        return atomics.atomic(self, operation, place, values, helpers, ptx)
 
     def prefetch(self, memory: Memory, place: Expression) -> str:
         """Return a prefetch of global memory."""

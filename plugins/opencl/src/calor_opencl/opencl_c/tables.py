@@ -16,6 +16,8 @@ SPACES: Final = MappingProxyType(
     {"global": "__global", "shared": "__local", "private": "__private"}
 )
 FENCES: Final = "CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE"
+# Release and acquire for all cubes (PTX ISA, 9.7.13, of compute capability 7.0 and newer).
+DEVICE_FENCE: Final = 'asm volatile("fence.acq_rel.gpu;" ::: "memory");'
 # Work-item functions (6.12.1), which return size_t.
 POSITIONS: Final = MappingProxyType(
     {

@@ -46,7 +46,8 @@ def print_wgsl(kernel: Kernel, dialect: WGSL) -> str:
     made = passes.choose_memory(optimize(kernel))
     if dialect.coherent:
         passes.check_fences(made)
-    made = branch_uniform_masks(made)
+    made = branch_uniform_masks(passes.branch_chosen_loads(made))
+    made = passes.divide_by_products(made) if dialect.wide else made
     # A driver that cuts off loops is a software renderer, whose compiler is slow for long texts.
     made = split_vectors(made if dialect.limited else passes.unroll_loops(made), dialect.widths)
     made = passes.count_vectors(passes.lower_accesses(made), memory.width_of)

@@ -156,9 +156,11 @@ def weights_loader(
                 channel, down, across = terms.of(begin + deep)
                 index = index + channel * channel_step + down * phase.down + across * phase.across
             inside = (first + place < count) & (begin + (0 if even else deep) < terms.end)
-            if (whole % plan.units == 0) or (piece < whole):
-                to = place + deep * (plan.rows + FOUR)
-                pipe.copy(0, to, w, kl.assume_multiple(index, FOUR), FOUR, inside)
+            among = None
+            if whole % plan.units:
+                among = piece < whole
+            to, index = place + deep * (plan.rows + FOUR), kl.assume_multiple(index, FOUR)
+            pipe.copy(0, to, w, index, FOUR, inside, among=among)
 
     return load
 

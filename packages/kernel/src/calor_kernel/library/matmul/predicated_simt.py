@@ -103,9 +103,12 @@ def copy_pieces(
             place, deep = piece % (size // access) * access, piece // (size // access)
         across, term = lines.first + place, begin + deep
         inside = (across < lines.count) & (term < end)
-        if (whole % plan.units == 0) or (piece < whole):
-            to = place + deep * (size + FOUR)
-            pipe.copy(tile, to, lines.source, lines.index(across, term), access, inside)
+        among = None
+        if whole % plan.units:
+            among = piece < whole
+        to = place + deep * (size + FOUR)
+        index = lines.index(across, term)
+        pipe.copy(tile, to, lines.source, index, access, inside, among=among)
 
 
 def access_of(operand: Operand, size: int, k: int) -> int:

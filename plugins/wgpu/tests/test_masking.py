@@ -1,0 +1,110 @@
+"""Loads under a condition, and quotients by constants: text, and values of the device."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from calor.dtypes import float32, int32, int64
+from calor_interpreter.launch import run_on_lanes
+from calor_kernel.language import (
+    Buffer,
+    Scalar,
+    absolute_position,
+    kernel,
+    modulo,
+    select,
+)
+from calor_wgpu.passes import branch_chosen_loads, divide_by_products
+from calor_wgpu.wgsl import WGSL, print_wgsl
+from device_runs import run
+
+F, WHOLE = Buffer(float32), Buffer(int32)
+COUNT = Scalar(int64, nonnegative=True)
+
+
+@kernel
+def padded(x: Any, y: Any, n: Any) -> None:
+    """Copy elements, and zeros beyond the last one."""
+    i = absolute_position()
+    there = i < n
+    y[i] = select(there, x[select(there, i, 0)], 0.0)
+
+
+@kernel
+def filled(x: Any, y: Any, n: Any) -> None:
+    """Copy elements, and the first one beyond the last one."""
+    i = absolute_position()
+    y[i] = select(i >= n, x[0], x[i])
+
+
+@kernel
+def overwritten(x: Any, y: Any, n: Any) -> None:
+    """Read an element before it is overwritten."""
+    i = absolute_position()
+    before = y[i]
+    y[i] = x[i]
+    y[i] = select(i < n, before, 1.0)
+
+
+@kernel
+def twice(x: Any, y: Any, n: Any) -> None:
+    """Use an element under a condition and without one."""
+    i = absolute_position()
+    held = x[i]
+    y[i] = select(i < n, held, 0.0) + held
+
+
+def built(function: Any) -> Any:
+    return function.build([F, F, COUNT], cube=(64, 1, 1))
+
+
+# How many loads move into branches.
+@pytest.mark.parametrize(
+    ("function", "branches"), [(padded, 1), (filled, 0), (overwritten, 0), (twice, 0)]
+)
+def test_loads_move_where_they_are_read(function: Any, branches: int, device: Any) -> None:
+    original = built(function)
+    made = branch_chosen_loads(original)
+    moved = [o for o in made.body.walk() if o.name == "if" and o.results]
+    assert len(moved) == branches
+    x = np.arange(1, 65, dtype=np.float32)
+    found = []
+    for one in (original, made):
+        y = np.full(64, 7, np.float32)
+        run_on_lanes(one, (1, 1, 1), [x, y, 40])
+        found.append(y)
+    y = np.full(64, 7, np.float32)
+    run(device, original, (1, 1, 1), [x, y, 40])
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_array_equal(found[0], y)
+
+
+def test_a_moved_load_is_not_chosen_by_select() -> None:
+    text = print_wgsl(built(padded), WGSL())
+    assert "select(0.0f" not in text
+    assert "= x[" in text
+
+
+@pytest.mark.parametrize("divisor", [3, 7, 57, 641, 6441, 2**30 + 1, 2**31 - 1])
+def test_quotients_by_constants(divisor: int, device: Any) -> None:
+    @kernel
+    def divided(x: Any, q: Any, r: Any) -> None:
+        i = absolute_position()
+        number = x[i] & 0x7FFFFFFF
+        q[i], r[i] = number // divisor, modulo(number, divisor)
+
+    draws = np.random.default_rng(divisor).integers(0, 2**31, 58)
+    edges = [0, 1, divisor - 1, divisor, min(divisor + 1, 2**31 - 1), 2**31 - 1]
+    x = np.array([*edges, *draws], np.int32)
+    made = divided.build([WHOLE, WHOLE, WHOLE], cube=(64, 1, 1))
+    names = {o.name for o in divide_by_products(made).body.walk()}
+    assert names.isdisjoint({"quotient", "modulo"})
+    for on in ("lanes", "device"):
+        q, r = np.zeros(64, np.int32), np.zeros(64, np.int32)
+        if on == "lanes":
+            run_on_lanes(divide_by_products(made), (1, 1, 1), [x, q, r])
+        else:
+            run(device, made, (1, 1, 1), [x, q, r])
+        np.testing.assert_array_equal(q, x // divisor)
+        np.testing.assert_array_equal(r, x % divisor)
