@@ -13,10 +13,12 @@ import argparse
 import json
 import os
 import platform
+import shlex
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from datetime import date
 from importlib import metadata
 from pathlib import Path
 
@@ -143,6 +145,8 @@ def main() -> int:
     if options.json:
         known = {name: metadata.version(name) for name in VERSIONED}
         text = {
+            "date": date.today().isoformat(),
+            "command": shlex.join(["python", *sys.argv]),
             "device": options.device,
             "views": options.views,
             "platform": f"{platform.system()} {platform.machine()}",
