@@ -25,6 +25,9 @@ os.environ.setdefault("CALOR_TUNE", "own")
 if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ["CALOR_CACHE_DIR"] = tempfile.mkdtemp(prefix="calor-tests-")
 
+# Every core has a test process; a program that compiles beside its tests would only take turns.
+os.environ.setdefault("CALOR_COMPILE_WORKERS", "0")
+
 # A shell starts background commands with interrupts ignored, and children inherit that; tests of
 # Ctrl-C need Python's own handler.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -53,6 +56,9 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         gc.enable()
+        # Kernels are many objects that stay, and looking at them again and again takes a tenth of a
+        # run. Tests of what is freed collect by themselves.
+        gc.set_threshold(100_000, 20, 20)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -83,12 +83,21 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def in_place_of_the_peer(values: list[Any]) -> list[Any]:
     """Return the parameters that name the peer, with calor in its place; none if calor is there."""
-    rows = [value for value in values if value == PEER or (type(value) is tuple and PEER in value)]
-    ours = [
-        NAME if row == PEER else tuple(NAME if part == PEER else part for part in row)
-        for row in rows
-    ]
-    return [row for row in ours if row not in values]
+    rows = [value if type(value) is tuple else (value,) for value in values]
+    if any(_names(row, NAME) for row in rows):
+        return []
+    ours = (tuple(NAME if _is(part, PEER) else part for part in r) for r in rows if _names(r, PEER))
+    return [row if type(values[0]) is tuple else row[0] for row in ours]
+
+
+def _names(row: tuple[Any, ...], library: str) -> bool:
+    """Return whether a library is among some parameters."""
+    return any(_is(part, library) for part in row)
+
+
+def _is(part: Any, library: str) -> bool:
+    """Return whether a parameter is the name of a library; it may be an array."""
+    return isinstance(part, str) and part == library
 
 
 def join_einops() -> None:

@@ -85,6 +85,12 @@ PAIRS: list[tuple[str, list[float], list[float], list[float]]] = [
         [0, NAN, 0, 1, NAN, NAN, NAN],
     ),
     ("betaln", [0, 1, INF], [1, INF, INF], [INF, -INF, -INF]),
+    (
+        "betaln",
+        [-3, 1, -3, -3, -2, INF],
+        [1, -3, 3, 4, -2, -3],
+        [*[-math.log(3)] * 3, INF, INF, INF],
+    ),
 ]
 
 
@@ -123,6 +129,23 @@ def test_wrong_operands_say_what_to_pass() -> None:
         special.polygamma(-1, 2.0)
     with pytest.raises(calor.errors.ArgumentError, match="dimension of at least 1"):
         special.multigammaln(2.0, 0)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
+def test_orders_of_polygamma_can_be_elements(dtype: str) -> None:
+    orders, numbers = [0, 1, 2, 5, 0, 12], calor.asarray([1.5, -1.25, 0.5], dtype=dtype)
+    found = special.polygamma(calor.asarray(orders)[:, None], numbers)
+    assert found.dtype is numbers.dtype
+    alone = calor.stack([special.polygamma(n, numbers) for n in orders])
+    rtol = 1e-13 if dtype == "float64" else 2e-2 if dtype == "bfloat16" else 3e-5
+    np.testing.assert_allclose(
+        found.double().numpy(), alone.double().numpy(), rtol=rtol, atol=1e-3 * rtol
+    )
+    mixed = special.polygamma(calor.asarray([-1.0, 1.5, 1.0]), calor.full(3, 2.0, dtype=dtype))
+    assert np.isnan(mixed.double().numpy()).tolist() == [True, True, False]
+    slope = calor.grad(lambda x: special.polygamma(calor.asarray([0, 2]), x).sum())
+    wanted = [special.polygamma(n, 1.5).item() for n in (1, 3)]
+    np.testing.assert_allclose(slope(calor.full(2, 1.5)).numpy(), wanted, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["i0", "zeta", "gammainc", "polygamma1"])

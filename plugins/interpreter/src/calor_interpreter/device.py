@@ -124,6 +124,12 @@ class LanesMemory(Memory):
         return int(handle.ctypes.data)
 
 
+# Programs of kernels that were compiled in this process, which are loaded next; the kernel is kept,
+# so that its identity is its own. Compiling a large kernel again takes as long as building it.
+_MADE: Final[dict[int, tuple[Kernel, Program]]] = {}
+_KEPT: Final = 256
+
+
 class LanesToolchain(Toolchain):
     """Images are readable text with the pickled kernel in the last line."""
 
@@ -137,7 +143,9 @@ class LanesToolchain(Toolchain):
         if reason is not None:
             raise CompileError(f"kernel {kernel.name} {reason} ({self.info.description})")
         try:
-            Program(kernel)
+            _MADE[id(kernel)] = kernel, Program(kernel)
+            while len(_MADE) > _KEPT:
+                _MADE.pop(next(iter(_MADE)), None)
             image = pickle.dumps(kernel, protocol=5)
         except (KernelTypeError, pickle.PicklingError, AttributeError) as error:
             raise CompileError(f"kernel {kernel.name} does not become an image: {error}") from error
@@ -221,7 +229,8 @@ class LanesQueue(Queue):
         self.most = most
 
     def load(self, image: bytes, kernel: Kernel | Any) -> Any:
-        return Program(pickle.loads(image))
+        made = _MADE.pop(id(kernel), None)
+        return Program(pickle.loads(image)) if made is None else made[1]
 
     def record(self, steps: Sequence[Step], slots: int) -> Any:
         for step in steps:

@@ -29,6 +29,21 @@ _HALF_LOG_TWO_PI = 0.9189385332046727
 
 
 def _betaln(a: Any, b: Any) -> Any:
+    given, small, large = a + b, e.minimum(a, b), e.maximum(a, b)
+    # At a negative whole number two poles cancel, or B is infinite: B(−m, n) is ± B(m + 1 − n, n).
+    one = fill(a, 1)
+    pole = e.bit_and(small < 0, e.equal(small, e.floor(small)))
+    other = one - small - large
+    whole = e.bit_and(large > 0, e.equal(large, e.floor(large)))
+    cancels = e.bit_and(pole, e.bit_and(whole, other > 0))
+    a = e.where(cancels, other, e.where(pole, one, small))
+    b = e.where(e.bit_and(pole, e.bit_not(cancels)), one, large)
+    made = e.where(e.bit_and(pole, e.bit_not(cancels)), fill(a, math.inf), _log_beta(a, b))
+    return e.where(e.isnan(given), given, made)
+
+
+def _log_beta(a: Any, b: Any) -> Any:
+    """Return log |B| away from negative whole numbers."""
     small, large = e.minimum(a, b), e.maximum(a, b)
     direct = e.lgamma(small) + (e.lgamma(large) - e.lgamma(small + large))
     low, high = e.maximum(small, fill(a, _LARGE)), e.maximum(large, fill(a, _LARGE))
@@ -41,8 +56,7 @@ def _betaln(a: Any, b: Any) -> Any:
     both = both - e.log(high) * 0.5 + (low - 0.5) * e.log(share) + high * e.log1p(-share)
     made = e.where(small >= _LARGE, both, e.where(large >= _LARGE, one, direct))
     made = e.where(e.equal(large, fill(a, math.inf)), fill(a, -math.inf), made)
-    made = e.where(e.equal(small, fill(a, 0)), fill(a, math.inf), made)
-    return e.where(e.bit_or(e.isnan(a), e.isnan(b)), a + b, made)
+    return e.where(e.equal(small, fill(a, 0)), fill(a, math.inf), made)
 
 
 @elementwise(
@@ -66,7 +80,8 @@ def betaln(x1: Operand, x2: Operand, /) -> Tensor:
     Returns
     -------
     Tensor
-        The broadcast shape and common dtype; float32 for integers. inf where an operand is 0.
+        The broadcast shape and common dtype; float32 for integers. inf where an operand is 0, and
+        where one is a negative whole number −m unless the other is one of 1, …, m.
 
     Raises
     ------

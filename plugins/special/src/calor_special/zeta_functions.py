@@ -10,21 +10,32 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from calor.errors import ArgumentError
 from calor.functions.arguments import integer
+from calor.functions.creation import asarray
+from calor.functions.elementwise import remainder
+from calor.functions.indexing import take
+from calor.functions.manipulation import broadcast_arrays
 from calor.functions.operands import as_tensor
+from calor.functions.rounding import clip, floor
 from calor.functions.rows import elementwise
+from calor.functions.searching import where
+from calor.functions.special import digamma
 from calor.ops import elementwise as e
 from calor.ops import reductions, rules
 from calor.ops.base import op
 from calor.ops.composites import like, wide
 from calor.ops.movement import fill
 from calor.recording.record import unary
+from calor.tensor.tensor import Operand, Tensor
 from calor_special.tools import BERNOULLI, floating, nan
 
 if TYPE_CHECKING:
     from calor.specs import Spec
-    from calor.tensor.tensor import Operand, Tensor
+
+_FACTORIALS = (*map(float, map(math.factorial, range(171))), math.inf)
 
 # mypy: disable-error-code="empty-body"
 
@@ -186,28 +197,49 @@ _polygamma_row = op(
 )
 
 
-def polygamma(n: int, x: Operand, /) -> Tensor:
+def _factorial(n: Tensor) -> Tensor:
+    """Return n! of whole numbers of at least 0, in the dtype of n; inf where it has none."""
+    with np.errstate(over="ignore"):
+        table = np.asarray(_FACTORIALS).astype(n.dtype.numpy)
+    places = clip(n, 0, len(_FACTORIALS) - 1).astype("int64")
+    return take(asarray(table, device=n.device), places)
+
+
+def _of_orders(n: Tensor, x: Tensor) -> Tensor:
+    """Return polygamma of orders that are elements; NaN where one is no whole number above -1."""
+    given, x = x, wide(x)
+    x, n = broadcast_arrays(x, n.astype(x.dtype))
+    good = (n > 0) & (floor(n) == n)
+    order = where(good, n, 1)
+    sign = 1 - 2 * remainder(order + 1, 2)
+    made = where(good, sign * _factorial(order) * zeta(order + 1, x), math.nan)
+    made = where(n == 0, digamma(where(n == 0, x, 1)), made)
+    return made.astype(given.dtype)
+
+
+def polygamma(n: int | Tensor, x: Operand, /) -> Tensor:
     """Return the n-th derivative of digamma.
 
     Parameters
     ----------
-    n : int
-        The order, at least 0.
+    n : int or Tensor
+        The order, at least 0. A tensor has an order for each element, and broadcasts with ``x``;
+        between the poles of negative ``x`` it then loses the digits that cancel.
     x : Tensor, ndarray or number
         Any shape; any real dtype. Integers and booleans are computed in the default floating dtype.
 
     Returns
     -------
     Tensor
-        The shape of ``x``; its dtype if that is floating, else float32. Infinite at 0 and at
-        negative whole numbers.
+        The shape of ``x``, broadcast with orders; its dtype if that is floating, else float32.
+        Infinite at 0 and at negative whole numbers. NaN for elements of ``n`` that are no orders.
 
     Raises
     ------
     ArgumentError
-        If ``n`` is negative.
+        If an int ``n`` is negative.
     TypeError
-        If ``n`` is no integer.
+        If ``n`` is neither an integer nor a tensor.
     DTypeError
         If ``x`` is complex or float8.
 
@@ -221,6 +253,8 @@ def polygamma(n: int, x: Operand, /) -> Tensor:
     >>> round(calor.special.polygamma(1, 1.0).item(), 5)  # π² / 6
     1.64493
     """
+    if isinstance(n, Tensor):
+        return _of_orders(n, floating(as_tensor(x)))
     order = integer(n, "polygamma: n")
     if order < 0:
         raise ArgumentError(f"polygamma: n is {order}; pass an order of at least 0")
