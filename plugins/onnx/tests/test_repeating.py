@@ -101,5 +101,6 @@ def test_few_sets_of_shapes_are_remembered() -> None:
     session = session_of(SCALE)
     for size in range(1, LIMIT + 2):
         session.run(None, feed_of(size, 1.0))
+    session.run(None, feed_of(LIMIT + 1, 1.0))
     assert len(session.calor_model._repeats._known) <= LIMIT
     assert repeats(session, feed_of(LIMIT + 1, 1.0))

@@ -12,6 +12,7 @@ from typing import Final
 
 from calor.dtypes import DType
 from calor.interning import Interner
+from calor.sizes import is_size
 
 Shape = tuple[int, ...]
 
@@ -86,6 +87,6 @@ def spec(shape: Shape, dtype: DType, weak: bool = False) -> Spec:
     found = None if reference is None else reference()
     if found is None:
         # True and NumPy's integers equal plain ones, and the first to come is the one that stays.
-        sizes = tuple(map(int, shape))
+        sizes = tuple([n if is_size(n) else int(n) for n in shape])
         found = _INTERNED.add((sizes, dtype, weak), lambda: Spec(sizes, dtype, weak))
     return found

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from calor.dtypes import bfloat16, float32, int32, int64, uint64
+from calor.sizes import Size as Unknown
+from calor.sizes import Trace
 from calor_interpreter.launch import run_on_lanes
 from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple, Typed, launch, operand
-from calor_kernel.contract.sizes import Size as Unknown
-from calor_kernel.contract.sizes import Trace
 from calor_kernel.contract.work import Input, Launch, Output, Scratch, View
 from calor_kernel.device.images import build_text
 from calor_kernel.errors import KernelTypeError, LaunchError

@@ -5,11 +5,11 @@ from math import ceil, prod
 
 import pytest
 
+from calor.sizes import Size, Trace
+from calor.varying_sizes import getter
 from calor_kernel.contract.choices import choice, exceeds, greatest, hinted, least
-from calor_kernel.contract.sizes import Size, Trace
 from calor_kernel.contract.work import Build
 from calor_kernel.language import FastDivmod
-from calor_kernel.planning.structure import getter
 from calor_kernel.planning.template import Numbers, Opened, function_of
 
 
@@ -182,5 +182,5 @@ def test_kernels_are_built_from_negative_sizes_too(size):
     build = Build(None, (), (("back", 1 - taps), ("taps", taps)))
     places = [numbers.place(n).place for n in (1 - taps, taps)]
     opened = Opened({0: build}, getter(places), _Loading())
-    found = opened.functions(function_of(trace, numbers)(size))
+    found = opened.functions(function_of(trace, [*numbers.texts], numbers.atoms)(size))
     assert found == {0: {"back": 1 - size, "taps": size}}

@@ -55,6 +55,15 @@ class Form:
                     word, number = layout.moves[i, j], argument.offset
                 if isinstance(number, Varying):
                     moves += (word, number.place)
+            shifts: Sequence[tuple[Any, Any]] = step.moves
+            repeated: Any = None if step.loop is None else step.loop[1]
+            for j, (even, odd) in enumerate(shifts):
+                place = layout.shifts.get((i, j))
+                for word, number in () if place is None else ((place, even), (place + 1, odd)):
+                    if isinstance(number, Varying):
+                        moves += (word, number.place)
+            if isinstance(repeated, Varying):
+                moves += (layout.times[i], repeated.place)
             kind = kinds.setdefault((*step.cubes, step.flops, step.nbytes), len(kinds))
             if kind == len(times):
                 times.append(0)

@@ -44,7 +44,7 @@ def describe(target: Target) -> DeviceInfo:
 
 def _features(target: Target) -> frozenset[str]:
     found = {"atomics", "atomics_64", "float_atomics", "forward_progress", "print", "fork"}
-    found.add("pointers")
+    found.update(("pointers", "repeats"))
     if target.has_fma:
         found.add("fma")
     if target.has("avx2"):

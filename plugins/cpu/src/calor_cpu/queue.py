@@ -99,7 +99,7 @@ class CpuQueue(Queue):
         functions: list[Function] = [step.function for step in steps]
         grains, times = shares_of([(prod(s.cubes), s.flops, s.nbytes) for s in steps])
         records = [
-            Record(f.image.address, f.arguments(step), step.cubes, grain)
+            Record(f.image.address, f.arguments(step), step.cubes, grain, step.loop, step.moves)
             for f, step, grain in zip(functions, steps, grains, strict=True)
         ]
         explain = partial(_explained, functions)
@@ -109,9 +109,11 @@ class CpuQueue(Queue):
         """Return the function that creates plans of known launches with other numbers."""
         if not all(step.function.takes(step) for step in steps):
             return super().form(steps, slots)
-        known = [filled(step, defaultdict(int)) for step in steps]
+        # Addresses that vary in how they move are among the shifts, whatever they move by.
+        known = [filled(step, defaultdict(lambda: 1)) for step in steps]
         records = [
-            Record(s.function.image.address, s.function.arguments(s), s.cubes, 0) for s in known
+            Record(s.function.image.address, s.function.arguments(s), s.cubes, 0, s.loop, s.moves)
+            for s in known
         ]
         layout = Layout.of(self.pool, records, slots, False)
         rates = _FLOPS, _BYTES, _NEAR, _NEAR_BYTES, _CHUNK_S

@@ -15,6 +15,7 @@ from calor_onnx.constants import Constant
 from calor_onnx.errors import DataDependentError
 from calor_onnx.graph import Graph, Node
 from calor_onnx.scope import Scope
+from calor_onnx.sized import SizedArray
 from calor_onnx.values import Narrow, brought, dtype_of, is_host, to_host, upload
 
 Array = np.ndarray[Any, Any]
@@ -98,6 +99,8 @@ class Call:
         """
         if isinstance(value, np.ndarray):
             return value
+        if isinstance(value, SizedArray):
+            return value.plain()
         if not isinstance(value, Tensor | Narrow):
             value = np.asarray(value)
             return value  # type: ignore[no-any-return]
@@ -125,7 +128,12 @@ class Call:
         return to_host(value)
 
     def integers(self, value: Any) -> list[int]:
-        """Return the elements of a value, such as sizes or axes, as a list of Python integers."""
+        """Return the elements of a value, such as sizes or axes, as a list of Python integers.
+
+        Some may be symbolic sizes.
+        """
+        if isinstance(value, SizedArray):
+            return [*value.items.reshape(-1)]
         return [int(n) for n in self.host(value).reshape(-1)]
 
     def tensor(self, value: Any) -> Tensor:

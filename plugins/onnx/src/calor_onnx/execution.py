@@ -22,6 +22,7 @@ from calor_onnx.graph import Graph, Node
 from calor_onnx.limits import within
 from calor_onnx.registry import Operator
 from calor_onnx.scope import Scope
+from calor_onnx.sized import TAKES, computed, is_sized, plain_value
 from calor_onnx.types import CARRIERS, STRING, calor_type, name_of
 from calor_onnx.values import Narrow, brought, is_host, upload
 
@@ -109,6 +110,17 @@ class Run:
     def call(self, operator: Operator, call: Call) -> Any:
         """Call the operator's function with its operands in the right places."""
         inputs, attributes = call.inputs, call.node.attributes
+        if any(map(is_sized, inputs)):
+            made = None
+            if not operator.domain and all(is_host(x) for x in inputs):
+                made = computed(operator.name, call.version, inputs, attributes)
+            if made is not None:
+                return made
+            if operator.name in TAKES and not operator.domain and not operator.raw:
+                # Its result has symbolic sizes, so it is no host array.
+                return self.on(operator, call, self.device)
+            if operator.name not in TAKES or operator.domain:
+                inputs = call.inputs = call.operands = [plain_value(x) for x in inputs]
         if operator.raw:
             return operator.function(call, *inputs, **attributes)
         if operator.moves and any(is_string(x) for x in inputs):
@@ -148,7 +160,7 @@ class Run:
             if value is None or isinstance(value, list):
                 operands.append(value)
             elif place in operator.host:
-                operands.append(call.host(value))
+                operands.append(value if is_sized(value) else call.host(value))
             elif operator.moves:
                 made = self.carried(value, device)
                 if isinstance(made, Narrow):
@@ -182,6 +194,7 @@ class Run:
 
     def carried(self, value: Any, device: Any) -> Any:
         """Return a value on a device; a type that calor lacks becomes a narrow tensor."""
+        value = plain_value(value)
         if isinstance(value, np.ndarray):
             known = self.small.get(id(value))
             if known is None or value.size == 1 or device is not self.device:

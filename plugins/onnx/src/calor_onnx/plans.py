@@ -19,6 +19,8 @@ import numpy as np
 import calor
 from calor import Tensor
 from calor.errors import TraceError
+from calor.sizes import Size
+from calor.transforms.families import Families
 from calor.transforms.hosted import HostCall, host_call
 from calor_onnx.constants import Constant
 from calor_onnx.cutting import cut
@@ -33,6 +35,8 @@ LIMIT = 128
 SHAPE_SIZE = 16
 # After this many values of host inputs for the same shapes, they count as data too.
 VARIETY = 16
+# Number of kinds of inputs, by ranks and types, whose traces are kept.
+_KINDS = 16
 
 
 @dataclass(slots=True)
@@ -42,6 +46,14 @@ class _Compiled:
     program: Callable[[list[Tensor]], list[Any]]
     hosted: Callable[[], HostCall | None]
     ran: bool = False
+
+
+class _Shared:
+    """What graphs share that differ in sizes: their traces, and where outputs are."""
+
+    def __init__(self) -> None:
+        self.families = Families()
+        self.layout: list[Any] = []
 
 
 class Plans:
@@ -65,6 +77,8 @@ class Plans:
         self.tail = graph
         self._stopped: Node | None = None
         self._compiled: OrderedDict[Any, _Compiled] = OrderedDict()
+        # What graphs of the same ranks, types and host values share.
+        self._shared: OrderedDict[Any, _Shared] = OrderedDict()
         self._seen: dict[Any, int] = {}
         self._lock = threading.RLock()
 
@@ -143,7 +157,8 @@ class Plans:
             found = self._compiled.get(key)
             if found is None:
                 self._note_variety(names, inputs)
-                found = self._compiled[key] = _Compiled(*self._program(names, inputs))
+                shared = self._shared_by(names, inputs)
+                found = self._compiled[key] = _Compiled(*self._program(names, inputs, shared))
                 while len(self._compiled) > self.limit:
                     self._compiled.popitem(last=False)
             else:
@@ -187,11 +202,27 @@ class Plans:
             found = None if self.reason is not None else self._compiled.get(key)
             return None if found is None else found.hosted()
 
+    def _shared_by(self, names: list[str], inputs: list[Any]) -> _Shared:
+        """Return what graphs for values that differ in sizes only share."""
+        key = (tuple(names), *map(_kind, inputs))
+        found = self._shared.setdefault(key, _Shared())
+        self._shared.move_to_end(key)
+        while len(self._shared) > _KINDS:
+            self._shared.popitem(last=False)
+        return found
+
+    @property
+    def shared(self) -> list[Families]:
+        """The traces that programs of several sizes share."""
+        head = [] if self.head is None else self.head.shared
+        return [*(one.families for one in self._shared.values()), *head]
+
     def _program(
-        self, names: list[str], inputs: list[Any]
+        self, names: list[str], inputs: list[Any], shared: _Shared
     ) -> tuple[Callable[..., list[Any]], Callable[[], HostCall | None]]:
         graph = self._with_inputs(names)
-        layout: list[Any] = []
+        # Where outputs are, if this graph is traced for its own sizes.
+        own: list[Any] = []
         run = Run(self.device, self.small, traced=True, choices=self.choices)
 
         def compiled(*tensors: Tensor) -> list[Tensor]:
@@ -206,19 +237,27 @@ class Plans:
                 finally:
                     self._note(run)
             made: list[Tensor] = []
-            layout[:] = [_taken(value, made) for value in outputs]
+            layout = [_taken(value, made) for value in outputs]
+            if any(isinstance(n, Size) for tensor in tensors for n in tensor.shape):
+                if not all(isinstance(value, _Hole) for value in layout):
+                    raise DataDependentError("an output is on the host, or a sequence", ())
+                shared.layout = layout
+            else:
+                own[:] = layout
             return made
 
         jitted = calor.jit(compiled)
+        jitted.families = shared.families
         # These inputs are needed for values on the host only.
         inputs = [_emptied(value) for value in inputs]
 
         def program(tensors: list[Tensor]) -> list[Any]:
             with calor.device(self.device):
                 left = iter(jitted(*tensors))
-            return [_rebuilt(value, left) for value in layout]
+            return [_rebuilt(value, left) for value in own or shared.layout]
 
         def hosted() -> HostCall | None:
+            layout = own or shared.layout
             plain = all(isinstance(value, _Hole) and value.plain for value in layout)
             return host_call(jitted) if plain else None
 
@@ -239,6 +278,17 @@ class Plans:
             return False
         self.host_inputs |= small
         return True
+
+
+def _kind(value: Any) -> Any:
+    """Return the part of a value that a compiled graph depends on, apart from its sizes."""
+    if isinstance(value, Tensor):
+        return value.ndim, value.dtype.index
+    if isinstance(value, Narrow):
+        return value.tensor.ndim, value.dtype.name
+    if isinstance(value, list):
+        return ("sequence", *map(_kind, value))
+    return _key(value, [])
 
 
 def _finished(value: Any) -> Any:

@@ -21,6 +21,9 @@ Array = np.ndarray[Any, Any]
 Find = Callable[[Mapping[str, Any]], tuple[HostCall | None, set[str]]]
 # Number of sets of shapes that are kept.
 LIMIT = 32
+# From so many sets of shapes on, one is kept when it is met again; and how many are remembered.
+_FEW = 4
+_MET = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,8 @@ class Repeats:
         self._names = tuple(names)
         # None for runs that only the usual path can do.
         self._known: dict[Any, _Known | None] = {}
+        # The first keys of runs that were done once.
+        self._met: set[Any] = set()
 
     def run(self, feed: Mapping[str, Any]) -> list[Array] | None:
         """Return all outputs as new arrays, or None if the usual path has to run."""
@@ -62,9 +67,13 @@ class Repeats:
             return None
 
     def keep(self, feed: Mapping[str, Any], find: Find) -> None:
-        """Store the program that ``find`` returns for the last run."""
+        """Store the program that ``find`` returns for the last run, if worth it."""
         key = self._key(feed)
         if key is None or self._known.get(key, self) is None:
+            return
+        if len(self._known) >= _FEW and key not in self._met:
+            # Many sizes occur once.
+            self._met = {*self._met, key} if len(self._met) < _MET else {key}
             return
         if len(self._known) >= LIMIT and key not in self._known:
             self._known.clear()

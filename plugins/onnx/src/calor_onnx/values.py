@@ -27,6 +27,7 @@ import numpy as np
 import calor
 from calor import Tensor
 from calor.errors import DTypeError
+from calor_onnx.sized import SizedArray
 from calor_onnx.types import CARRIERS, STRING, HostType, calor_type, name_of
 
 Array = np.ndarray[Any, Any]
@@ -66,7 +67,7 @@ def is_host(value: Any) -> bool:
     """Return whether a value is on the host; an optional without a value counts."""
     if isinstance(value, list):
         return all(map(is_host, value))
-    return value is None or isinstance(value, np.ndarray)
+    return value is None or isinstance(value, np.ndarray | SizedArray)
 
 
 def native(array: Array) -> Array:

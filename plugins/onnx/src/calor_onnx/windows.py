@@ -60,6 +60,15 @@ class Windows:
             "dilation": self.dilations,
         }
 
+    def whole(self, padding: bool) -> bool:
+        """Return whether all elements of each window count, with or without padding."""
+        return all(
+            (padding or not (low or high)) and (count - 1) * s + r <= n + low + high
+            for n, s, r, (low, high), count in zip(
+                self.sizes, self.strides, self.reach, self.pads, self.counts, strict=True
+            )
+        )
+
     def elements(self, padding: bool) -> list[np.ndarray[Any, Any]]:
         """Return the number of elements in each window for each axis, with or without padding."""
         found = []

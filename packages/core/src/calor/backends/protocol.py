@@ -29,6 +29,7 @@ from calor.backends.capabilities import (
     partial,
 )
 from calor.backends.events import Watched
+from calor.backends.sized_graphs import PlansSizes
 from calor.backends.tuned import Tuned
 from calor.errors import MemoryLimitError, UnsupportedError
 from calor.graph.graph import Graph
@@ -92,7 +93,7 @@ class Claim:
     reasons: Mapping[int, str] = field(default_factory=dict)
 
 
-class Backend(Watched, ABC):
+class Backend(Watched, PlansSizes, ABC):
     """One kind of device. The ``index`` of its methods tells its devices apart, from 0."""
 
     name: str

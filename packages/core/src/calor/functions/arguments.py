@@ -15,6 +15,7 @@ import numpy as np
 from calor import dtypes
 from calor.dtypes import DType
 from calor.errors import AxisError, DTypeError, ShapeError
+from calor.sizes import Size
 
 NUMBERS = (bool, int, float, complex)
 
@@ -43,6 +44,8 @@ def common_dtype(types: Sequence[DType], what: str) -> DType:
 
 def integer(value: Any, what: str) -> int:
     """Return a whole number given as an int or NumPy integer; TypeError for anything else."""
+    if isinstance(value, Size):
+        return value  # type: ignore[return-value]
     try:
         return operator.index(value)
     except TypeError:

@@ -22,6 +22,8 @@ from calor.functions.reductions import kept
 from calor.ops import elementwise as e
 from calor.ops import indexing as i
 from calor.ops import reductions as r
+from calor.ops.sources import sized_number
+from calor.sizes import is_size
 from calor.tensor.tensor import Axis, Operand, Tensor
 from calor.tensor.values import Handle
 
@@ -43,7 +45,10 @@ def _count(x: Tensor, axes: tuple[int, ...]) -> int:
 
 def _mean(x: Tensor, axes: tuple[int, ...], keepdims: bool) -> Tensor:
     total = kept(r.sum(x, axes=axes, dtype=x.dtype), x, axes, keepdims)
-    return pair(e.div, total, float(_count(x, axes)))
+    count = _count(x, axes)
+    if is_size(count):
+        return pair(e.div, total, sized_number(count, total.dtype))
+    return pair(e.div, total, float(count))
 
 
 def mean(x: Operand, /, axis: Axis = None, *, keepdims: bool = False) -> Tensor:

@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from calor.dtypes import as_dtype
+from calor.sizes import Size
 
 Test = Callable[[Any], bool]
 
@@ -165,6 +166,22 @@ class Scalar:
         """
         known = as_dtype(dtype)
         return Scalar(known.name, np.asarray(number).astype(known.numpy).tobytes())
+
+
+@dataclass(frozen=True, slots=True)
+class SizedScalar:
+    """A symbolic size as the number of an op's attribute, while a graph is traced for many sizes.
+
+    Parameters
+    ----------
+    dtype : str
+        The dtype's name.
+    size : Size
+        The size.
+    """
+
+    dtype: str
+    size: Size
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -6,6 +6,7 @@ worked out once per spec, block size and result shape; the starts are an input o
 
 from __future__ import annotations
 
+from operator import index
 from typing import Any, Final
 
 import numpy as np
@@ -18,6 +19,7 @@ from calor.ops.movement import dynamic_slice, reshape
 from calor.recording.codes import leaf
 from calor.recording.recipes import cost_of
 from calor.recording.trace import pending, trace_on
+from calor.sizes import Size
 from calor.specs import Spec, spec
 from calor.tensor.tensor import wrap
 
@@ -57,7 +59,7 @@ def block_of(key: Any, shape: Shape) -> Block | None:
                 result.append(size)
                 continue
             try:
-                start, stop, step = item.indices(size)
+                start, stop, step = bounds_of(item, size)
             except (TypeError, ValueError):
                 return None
             if step != 1:
@@ -81,6 +83,30 @@ def block_of(key: Any, shape: Shape) -> Block | None:
     rest = shape[len(starts) :]
     starts.extend([0] * len(rest))
     return starts, (*sizes, *rest), (*result, *rest)
+
+
+def bounds_of(item: slice, size: int) -> tuple[int, int, int]:
+    """Return ``item.indices(size)``, also for symbolic sizes.
+
+    >>> bounds_of(slice(-3, None), 5), bounds_of(slice(None, None, -1), 5)
+    ((2, 5, 1), (4, -1, -1))
+    """
+    if not any(isinstance(n, Size) for n in (item.start, item.stop, item.step, size)):
+        return item.indices(size)
+    step = 1 if item.step is None else index(item.step)
+    if not step:
+        raise ValueError("slice step cannot be zero")
+    low, high = (0, size) if step > 0 else (-1, size - 1)
+
+    def bound(given: Any, default: int) -> Any:
+        if given is None:
+            return default
+        if not isinstance(given, Size):
+            given = index(given)
+        return max(given + size, low) if given < 0 else min(given, high)
+
+    start, stop = (low, high) if step > 0 else (high, low)
+    return bound(item.start, start), bound(item.stop, stop), step
 
 
 class _Entry:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from calor.errors import IndexingError
+from calor.methods.basic_reads import bounds_of
 from calor.tensor.values import Handle
 
 Kind = Literal["slice", "int", "new", "array", "mask", "truth", "gap"]
@@ -151,7 +152,7 @@ def _inside(index: int, axis: int, shape: tuple[int, ...]) -> int:
 
 def _cut(made: Key, axis: int, item: slice, size: int) -> None:
     try:
-        start, stop, step = item.indices(size)
+        start, stop, step = bounds_of(item, size)
     except TypeError:
         raise IndexingError(
             f"the bounds of a slice are integers or None, not {item.start!r}, {item.stop!r}, "
@@ -159,7 +160,7 @@ def _cut(made: Key, axis: int, item: slice, size: int) -> None:
         ) from None
     except ValueError:
         raise IndexingError("the step of a slice is not zero") from None
-    length = len(range(start, stop, step))
+    length = max(-((start - stop) // step) if step > 0 else -((stop - start) // -step), 0)
     if length == 0:
         start, step = 0, 1
     elif length == 1:

@@ -39,7 +39,8 @@ permute: Op = op(
 
 
 def _slice_length(start: int, stop: int, step: int) -> int:
-    return len(range(start, stop, step))
+    # Of bounds that fit an axis; sizes may be symbolic.
+    return -((start - stop) // step) if step > 0 else -((stop - start) // -step)
 
 
 def _slice_rule(x: Spec, *, starts: Axes, stops: Axes, steps: Axes) -> Spec:

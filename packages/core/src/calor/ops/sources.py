@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from calor.device_selection import on_device
+from calor.dtypes import DType
 from calor.graph.attributes import HostArray as HostArray
-from calor.graph.attributes import Scalar
+from calor.graph.attributes import Scalar, SizedScalar
 from calor.ops.base import Op, op
 from calor.recording.rows import constant as constant
 from calor.recording.rows import full as full
@@ -22,6 +23,11 @@ iota: Op = op(
     lambda *, length, dtype: np.arange(length).astype(dtype.numpy),
     no_gradient=_SOURCE,
 )
+
+
+def sized_number(size: Any, dtype: DType) -> Any:
+    """Return the 0-d tensor of a symbolic size, while a graph is traced for many sizes."""
+    return full(value=SizedScalar(dtype.name, size), shape=(), dtype=dtype)
 
 
 def zeros_of(like: Spec, device: Any) -> Any:

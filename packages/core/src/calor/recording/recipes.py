@@ -16,6 +16,7 @@ from calor.graph.attributes import exact_items, exact_test, of_integers
 from calor.graph.op import Op, Signature, find, signature
 from calor.interning import remember
 from calor.local import local
+from calor.sizes import hint_of
 from calor.specs import Spec, spec
 
 
@@ -76,7 +77,7 @@ def _holds_nan(value: Any) -> bool:
 def cost_of(sig: Signature) -> int:
     """Return how much of the trace's room a node uses: one, and more for large outputs."""
     share = max(1, config.trace_bytes // config.trace_nodes)
-    nbytes: int = sum(s.nbytes for s in sig.outputs)
+    nbytes: int = sum(hint_of(s.nbytes) for s in sig.outputs)
     return 1 + nbytes // share
 
 

@@ -79,7 +79,9 @@ class Tensor(DeclaredMethods):
     @property
     def size(self) -> builtins.int:
         """Number of elements."""
-        return Count(self._value.spec.size)
+        size = self._value.spec.size
+        # A symbolic size has no number yet.
+        return Count(size) if type(size) is int else size
 
     @property
     def nbytes(self) -> builtins.int:

@@ -8,6 +8,8 @@ None at the first difference.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from types import CodeType
 from typing import Any, Final
 
 import numpy as np
@@ -26,6 +28,12 @@ KINDS: Final = ("tensors", "numbers", "objects")
 Unpack = Callable[
     [tuple[Any, ...], dict[str, Any]], tuple[list[Any], list[Any], list[Stateful]] | None
 ]
+
+
+@lru_cache(256)
+def _compiled(source: str) -> CodeType:
+    """Return the code of a source, which is often the same for arguments of other sizes."""
+    return compile(source, "<calor.jit arguments>", "exec")
 
 
 class Arguments:
@@ -167,7 +175,7 @@ class Arguments:
         )
         scope: dict[str, Any] = {f"K{i}": value for i, value in enumerate(self.statics)}
         scope |= {"flatten": tree.flatten, "exact": exact}
-        exec(compile(source, "<calor.jit arguments>", "exec"), scope)
+        exec(_compiled(source), scope)
         unpack: Unpack = scope["unpack"]
         return unpack
 

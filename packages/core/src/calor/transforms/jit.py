@@ -19,6 +19,7 @@ from calor.recording.tracing import tracing
 from calor.tensor.values import Handle
 from calor.transforms.arguments import Arguments, as_tensors
 from calor.transforms.bound import Bound
+from calor.transforms.families import Families
 from calor.transforms.program import MISS, Program
 from calor.transforms.state import JITTED_METHODS, Stateful, named_leaves
 from calor.units import bytes_of
@@ -48,6 +49,8 @@ class Jitted:
         self.programs: list[Program] = []
         self.reasons: list[str] = []
         self.roots: list[Stateful] = []
+        # The programs of several sizes that share a trace; None if each size has its own.
+        self.families: Families | None = None
         self._first = threading.RLock()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -117,6 +120,10 @@ class Jitted:
         if arguments.arrays:
             arguments.tensors = as_tensors(arguments.tensors, device)
         again = functools.partial(jit, memory_limit=self.memory_limit)
+        if self.families is not None and self.memory_limit is None:
+            found = self.families.program(self, arguments, device, again)
+            if found is not None:
+                return found, arguments
         return Program(self, arguments, device, again), arguments
 
     def _arguments(

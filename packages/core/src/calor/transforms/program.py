@@ -7,11 +7,13 @@ covers what nearly always holds; only if it fails, each condition is checked.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Final, Protocol
 
 from calor import tree
 from calor.backends.device import Device
 from calor.errors import DeviceError
+from calor.graph.graph import Graph
 from calor.local import local
 from calor.ops.backpropagation import pull_back
 from calor.recording.journal import note, opened
@@ -81,6 +83,7 @@ class Program:
         arguments: Arguments,
         device: Device,
         compiled: Callable[[Callable[..., Any]], Callable[..., Any]],
+        traced: Traced | None = None,
     ) -> None:
         self.name = jitted.name
         self.arguments = arguments
@@ -93,7 +96,8 @@ class Program:
         # inputs want gradients and which outputs have one.
         self.compiled = compiled
         self.backward: dict[tuple[tuple[int, ...], tuple[int, ...]], Any] = {}
-        traced = trace_function(jitted.function, jitted.name, arguments, jitted.roots, device)
+        if traced is None:
+            traced = trace_function(jitted.function, jitted.name, arguments, jitted.roots, device)
         self.traced: Traced = traced
         self.sites = traced.sites
         self.bindings = Bindings(traced, device, jitted)
@@ -111,6 +115,29 @@ class Program:
         self.changes_arguments = bool(traced.argument_writes or traced.argument_grads)
         self.writes_others = bool(others)
         self.one_result = traced.result is tree.LEAF and traced.leaves[0][0]
+
+    def resized(self, specs: Sequence[Spec], graph: Graph) -> Program:
+        """Return the program of another graph of the same trace, for tensors of other sizes.
+
+        Parameters
+        ----------
+        specs : sequence of Spec
+            The specs of the tensors.
+        graph : Graph
+            The graph; it reads the same tensors and numbers, and its outputs mean the same.
+
+        Returns
+        -------
+        Program
+            The program. It shares the state of this one.
+        """
+        made: Program = _new(type(self))
+        made.__dict__.update(self.__dict__)
+        made.specs, made.graph, made.backward = [*specs], graph, {}
+        made.output_specs = graph.output_specs
+        made.executable = made._compiled(None)
+        self.device.holders.add(made)
+        return made
 
     def _compiled(self, nbytes: int | None) -> Any:
         """Return the executable; ``nbytes`` is the memory that a call may take."""
@@ -355,6 +382,32 @@ class Program:
             for is_tensor, x in traced.leaves
         ]
         return tree.unflatten(traced.result, leaves)
+
+
+class Resized(Program):
+    """A program of other sizes whose executable needed no graph; ``graph`` makes that."""
+
+    def __init__(
+        self,
+        program: Program,
+        specs: Sequence[Spec],
+        output_specs: Sequence[Spec],
+        executable: Any,
+        graph: Callable[[], Any],
+    ) -> None:
+        self.__dict__.update(program.__dict__)
+        del self.__dict__["graph"]
+        self.specs, self.output_specs = [*specs], tuple(output_specs)
+        self.backward = {}
+        self.executable = executable
+        self._make = graph
+        self.device.holders.add(self)
+
+    @cached_property
+    def graph(self) -> Graph:  # type: ignore[override]
+        """The graph, made on first use."""
+        made: Graph = self._make()
+        return made
 
 
 def _held(binding: Binding, source: Any) -> Any:

@@ -7,9 +7,11 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from calor.graph.attributes import SizedScalar
 from calor.graph.graph import Builder, Node
 from calor.ops.base import Op, Scalar
 from calor.ops.sources import HostArray, constant, full, iota
+from calor.sizes import is_size
 from calor.specs import Spec
 
 Array = np.ndarray[Any, Any]
@@ -60,7 +62,7 @@ class Draft:
 
     def _uniform(self, number: int) -> Array | None:
         node = self._nodes[number]
-        if node is None or node.inputs:
+        if node is None or node.inputs or type(node.attributes.get("value")) is SizedScalar:
             return None
         if node.op is full:
             return evaluate(full, [], {**node.attributes, "shape": (1,)})
@@ -73,10 +75,16 @@ class Draft:
             known = (
                 node is not None
                 and node.op in (full, iota, constant)
-                and self.specs[number].size <= SMALL
+                and type(node.attributes.get("value")) is not SizedScalar
+                and is_small(self.specs[number])
             )
             self._all[number] = evaluate(node.op, [], node.attributes) if node and known else None
         return self._all[number]
+
+
+def is_small(known: Spec) -> bool:
+    """Return whether elements of a constant are looked at; never those of a symbolic number."""
+    return not is_size(known.size) and known.size <= SMALL
 
 
 def evaluate(op: Op, operands: Sequence[Array], attributes: Mapping[str, Any]) -> Array:
@@ -113,7 +121,7 @@ def source(values: Array, out: Spec) -> Step | None:
         }
         if evaluate(full, [], {**attributes, "shape": (1,)}).tobytes() == element.tobytes():
             return Step(full, (), attributes)
-    if out.size > SMALL:
+    if not is_small(out):
         return None
     whole = values if values.shape == out.shape else np.broadcast_to(values.reshape(()), out.shape)
     return Step(constant, (), {"array": HostArray.of(whole), "weak": out.weak})

@@ -24,7 +24,7 @@ from calor.ops.reductions import prod
 from calor.ops.reductions import sum as total
 from calor.ops.sources import constant
 from calor.specs import Spec, spec
-from calor.transforms.simplify_draft import SMALL, Array, Draft, Step, evaluate, source
+from calor.transforms.simplify_draft import Array, Draft, Step, evaluate, is_small, source
 
 Rule = Callable[[Draft, Step, Spec], Step | int | None]
 Shape = tuple[int, ...]
@@ -67,7 +67,7 @@ def folded(draft: Draft, step: Step, out: Spec) -> Step | None:
 
 
 def _uniform_constant(step: Step, out: Spec) -> Step | None:
-    if step.op is not constant or out.weak or out.size > SMALL:
+    if step.op is not constant or out.weak or not is_small(out):
         return None
     better = source(evaluate(constant, [], step.attributes), out)
     return better if better is not None and better.op is not constant else None
@@ -95,7 +95,7 @@ def _of_small(draft: Draft, step: Step, out: Spec) -> Step | None:
     """Fold a cheap node of small constants."""
     op = step.op
     elementwise = op.promotion != "none" and op.decompose is None and op.reference is not None
-    if out.size > SMALL or not (elementwise or op in _SMALL):
+    if not is_small(out) or not (elementwise or op in _SMALL):
         return None
     operands = []
     for number in step.inputs:

@@ -93,14 +93,16 @@ def traced(
     device: Device,
     *,
     simple: bool = True,
+    sized: Sequence[Spec] | None = None,
 ) -> Traced:
     """Trace a function, repeatedly if a trace shows that another one is needed.
 
     One is needed if the function asks how arguments take gradients, and if it reads a number of an
     object that was not known before. The graph is simplified unless ``simple`` is False, for
-    comparing graphs of several sizes: which constants are folded depends on sizes.
+    comparing graphs of several sizes: which constants are folded depends on sizes. ``sized``: specs
+    of the tensors with symbolic sizes, which the graph then has too.
     """
-    tracer = Tracer(function, name, arguments, roots, device, simple)
+    tracer = Tracer(function, name, arguments, roots, device, simple, sized)
     # Until the last of it numbers of objects are stand-ins, too.
     with tracing:
         while True:
@@ -121,6 +123,7 @@ class Tracer:
         roots: Sequence[Stateful],
         device: Device,
         simple: bool = True,
+        sized: Sequence[Spec] | None = None,
     ) -> None:
         self.function = function
         self.name = name
@@ -128,6 +131,7 @@ class Tracer:
         self.roots = list(roots)
         self.device = device
         self.simple = simple
+        self.sized = sized
         self.how = kinds(arguments.tensors)
         self.unrecorded = any(self.how)
 
@@ -169,7 +173,7 @@ class Tracer:
         trace, arguments = self.trace, self.arguments
         how = [0] * len(self.how) if trace.unrecorded else self.how
         given = [*arguments.tensors, *present(arguments.tensors, how)]
-        specs = [t._value.spec for t in given]
+        specs = [t._value.spec for t in given] if self.sized is None else [*self.sized]
         stand_ins = [trace.placeholder(s) for s in specs]
         tensors = stand_ins[: len(how)]
         sinks = Sinks(tensors, how, stand_ins[len(how) :])

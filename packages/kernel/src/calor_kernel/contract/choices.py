@@ -12,8 +12,9 @@ from math import inf
 from typing import Any, Final, ParamSpec
 
 from calor.dtypes import DType
+from calor.sizes import Size, high_of, hint_of, low_of, text_of, trace_of
+from calor.sizes import is_size as is_size
 from calor.specs import Spec, spec
-from calor_kernel.contract.sizes import Size, high_of, hint_of, low_of, text_of, trace_of
 
 P = ParamSpec("P")
 
@@ -155,11 +156,6 @@ def exceeds(size: int, bound: int) -> bool:
 
 # A number's hint without a guard: for decisions that are correct at any size.
 hinted = hint_of
-
-
-def is_size(value: Any) -> bool:
-    """Return whether a number is a symbolic size."""
-    return isinstance(value, Size)
 
 
 def spec_of(shape: tuple[int, ...], dtype: DType) -> Spec:

@@ -227,6 +227,7 @@ class Launch:
     ``prepares``: the launch writes only scratch memory, as a function of at most one operand and of
     constants. Its result can be cached while that operand is unchanged. ``alone``: the kernel is
     never computed beside others of its kind, because the host makes tensor maps of its arguments.
+    ``loop`` and ``moves`` are those of :class:`calor_kernel.device.protocol.Step`.
     """
 
     build: Build
@@ -238,6 +239,8 @@ class Launch:
     copies: int | None = None
     prepares: bool = False
     alone: bool = False
+    loop: tuple[int, int] | None = None
+    moves: tuple[tuple[int, int], ...] = ()
 
     def guarded(self) -> Launch:
         """Return the launch that does nothing in a failed run."""

@@ -160,6 +160,11 @@ class Step:
     A buffer argument is a Slot. A scalar is a Python number of the parameter's type; a negative one
     may be given as its 64-bit two's complement (2⁶⁴ − 3 for −3). ``flops`` and ``nbytes`` are the
     launch's work and traffic, 0 if unknown; a device needs them to divide a launch among threads.
+
+    ``loop``, for the last launch of a loop on a device with the feature "repeats": the number of
+    its launches, and how often they run. ``moves``, for a launch in a loop: for each argument the
+    bytes by which its address moves before every second time, from the first repetition on, and
+    before the others.
     """
 
     function: Any
@@ -167,6 +172,8 @@ class Step:
     arguments: tuple[Slot | int | float, ...]
     flops: int = 0
     nbytes: int = 0
+    loop: tuple[int, int] | None = None
+    moves: tuple[tuple[int, int], ...] = ()
 
     @property
     def work(self) -> int:
@@ -184,7 +191,11 @@ class Step:
             for a in self.arguments
         )
         made = self.function if function is None else function
-        return Step(made, (x, y, z), arguments, number(self.flops), number(self.nbytes))
+        loop = None if self.loop is None else (self.loop[0], number(self.loop[1]))
+        moves = tuple((number(a), number(b)) for a, b in self.moves)
+        return Step(
+            made, (x, y, z), arguments, number(self.flops), number(self.nbytes), loop, moves
+        )
 
 
 def filled(step: Step, numbers: Sequence[int] | Mapping[int, int], function: Any = None) -> Step:

@@ -5,7 +5,9 @@ Requirements: every refusal of a node has a reason for the user.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
 
 from calor.backends.protocol import Executable
 from calor.graph.decompose import decompose
@@ -14,6 +16,7 @@ from calor.interning import remember
 from calor_kernel.contract.movement import ALWAYS_OF_DENSE, view_of
 from calor_kernel.contract.work import Refusal, View
 from calor_kernel.planning.control import ControlPlan, Staged
+from calor_kernel.planning.drafts import Planned
 from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.flows import FLOWS, flow_refusal, has_flows
 from calor_kernel.planning.joins import joining
@@ -21,6 +24,7 @@ from calor_kernel.planning.late_casts import casts_behind
 from calor_kernel.planning.lean_scans import lean_scans
 from calor_kernel.planning.planner import SOURCES
 from calor_kernel.planning.recomputing import recomputing
+from calor_kernel.planning.repeating import Unrepeated, repeats
 from calor_kernel.planning.replanning import plan_anew
 from calor_kernel.planning.structure import structure_of
 
@@ -98,6 +102,10 @@ def known_in_stages(engine: Engine, graph: Graph) -> bool:
     """
     if not has_flows(engine, graph):
         return False
+    if repeats(engine.device.info, graph):
+        structure = structure_of(graph)
+        if structure is not None and structure.key not in engine.unrepeated:
+            return False
     staged = Staged.of(engine, arranged(graph))
     engine.staged = graph, staged
     return all(map(engine.replanning.fits, staged.plans())) and not any(
@@ -120,12 +128,55 @@ def compile_graph(engine: Engine, graph: Graph) -> Executable:
         return ControlPlan(engine, held[1], compile_body)
     key, planned = engine.drafts.take(graph)
     graph = arranged(graph) if planned is None else planned[0].graph
-    structure = structure_of(graph)
+    if has_flows(engine, graph):
+        made = None
+        if repeats(engine.device.info, graph):
+            made = _repeated(engine, graph, key, planned)
+        return made or ControlPlan(engine, Staged.of(engine, graph), compile_body)
+    # A family that takes all steps of a scan is asked for each number of steps.
+    scans = any(node.op.name in FLOWS for node in graph.nodes)
+    structure = None if scans else structure_of(graph)
     if structure is not None:
         return engine.replanning.plan(graph, structure, key, planned)
-    if has_flows(engine, graph):
-        return ControlPlan(engine, Staged.of(engine, graph), compile_body)
     return plan_anew(engine, graph, key, planned)
+
+
+def _repeated(
+    engine: Engine, graph: Graph, key: str | None, planned: Planned | None
+) -> Executable | None:
+    """Return the plan of a graph whose scans the device repeats; None if one is not repeated."""
+    structure = structure_of(graph)
+    if structure is None or structure.key in engine.unrepeated:
+        return None
+    if planned is None:
+        graph = _with_bodies(engine, graph)
+    fitted = structure_of(graph)
+    assert fitted is not None
+    try:
+        return engine.replanning.plan(graph, fitted, key, planned)
+    except Unrepeated:
+        engine.unrepeated[structure.key] = None
+        return None
+
+
+def planned_form(engine: Engine, graph: Graph) -> Graph:
+    """Return a graph that a device takes in the form in which it is planned."""
+    graph = arranged(graph)
+    return _with_bodies(engine, graph) if repeats(engine.device.info, graph) else graph
+
+
+def _with_bodies(engine: Engine, graph: Graph) -> Graph:
+    nodes = [
+        replace(node, attributes=_with_body(engine, node.attributes))
+        if node.op.name in FLOWS
+        else node
+        for node in graph.nodes
+    ]
+    return Graph(graph.specs, graph.host, nodes, graph.outputs, len(graph.inputs))
+
+
+def _with_body(engine: Engine, attributes: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {**attributes, "body": arranged(fitting(engine, attributes["body"])[0])}
 
 
 def compile_body(engine: Engine, graph: Graph) -> Executable:

@@ -59,6 +59,9 @@ class Replanner(Protocol):
     def fits(self, graph: Graph) -> bool:
         """Return whether a template fits a graph."""
 
+    def resized(self, structure: Structure, graph: Callable[[], Graph]) -> Executable | None:
+        """Return the executable of a structure, if a template fits; ``graph`` makes its graph."""
+
     def ready(self, graph: Graph) -> Executable | None:
         """Return the executable of the last queried graph, if a template fits."""
 
@@ -97,6 +100,8 @@ class Engine(ABC):
         self.body_refusals: dict[Graph, str | None] = {}
         # Why no family takes all steps of sub-graphs as an op.
         self.flow_refusals: dict[tuple[Graph, ...], str] = {}
+        # The structures of graphs with scans whose steps are not repeated as launches.
+        self.unrepeated: dict[Any, None] = {}
         # The last graph whose stages were asked for, with them.
         self.staged: tuple[Graph, Any] | None = None
         # Collects the times of launches during a profile.

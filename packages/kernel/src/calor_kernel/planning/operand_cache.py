@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from calor.interning import remember
 from calor_kernel.contract.work import Refusal, Work, flags_of
-from calor_kernel.device.buffers import OPEN
+from calor_kernel.device.buffers import OPEN, KernelBuffer
 from calor_kernel.planning.plan import Plan, State, Variant
 from calor_kernel.planning.preparations import preparations, written
 from calor_kernel.planning.recording import Laid, Recorder, Recording, Targets
@@ -89,9 +89,23 @@ class Keeper:
             return state.variant
         if self._pause:
             self._pause -= 1
-            return self.plan.base
+            return self.usual
         with self._lock:
             return self._look(inputs)
+
+    # What a template's keeper does in its own way.
+    @property
+    def usual(self) -> Variant:
+        """The variant that keeps nothing."""
+        return self.plan.base
+
+    def room(self, kept: Kept) -> bool:
+        """Return whether there is memory for what would be kept, beside that of a call."""
+        return self.plan.pool.has_room(kept.nbytes, self.plan.base.required)
+
+    def found(self, kept: Kept, memory: KernelBuffer) -> Variant:
+        """Return the variant that reads kept memory."""
+        return Variant(self.plan, {}, kept.rest, memory, lay=kept.lay)
 
     def drop(self) -> None:
         """Free the cache; it is rebuilt once it has been missed for long enough."""
@@ -119,15 +133,15 @@ class Keeper:
             if key not in self._kept:
                 remember(self._kept, key, self._plan(key))
             kept = self._kept[key]
-        if kept is None or not plan.pool.has_room(kept.nbytes, plan.base.required):
+        if kept is None or not self.room(kept):
             self._looks += 1
             if self._looks >= _LOOKS:
                 self._looks, self._pause = 0, _LOOKS
-            return plan.base
+            return self.usual
         self._looks = 0
         memory = plan.pool.uncounted(kept.nbytes)
         plan.prepare(kept.preparing, inputs, memory)
-        found = Variant(plan, {}, kept.rest, memory, lay=kept.lay)
+        found = self.found(kept, memory)
         known = dict(zip(self.watched, stamps, strict=True))
         self.state = State(tuple(stay), [known[i] for i in stay], found, perf_counter())
         return found
@@ -173,6 +187,7 @@ class Keeper:
         if (
             task.members
             or not staying
+            or task.op not in engine.lowerings
             or not any(p.nbytes for p in task.outputs)
             or engine.deterministic
         ):

@@ -22,6 +22,7 @@ import numpy as np
 from calor.dtypes import uint32
 from calor.errors import DeviceError, OutOfMemoryError
 from calor.graph.graph import Graph
+from calor.varying_sizes import getter
 from calor_kernel.contract.choices import hinted
 from calor_kernel.contract.failures import error_of
 from calor_kernel.contract.work import Work, flags_of
@@ -42,7 +43,6 @@ from calor_kernel.planning.recording import (
 )
 from calor_kernel.planning.shared_copies import shared_copies
 from calor_kernel.planning.side_by_side import side_by_side
-from calor_kernel.planning.structure import getter
 from calor_kernel.planning.values import Depends, Draft, HostBlock
 
 if TYPE_CHECKING:

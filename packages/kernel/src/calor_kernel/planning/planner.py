@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Sequence
 from heapq import heappop, heappush
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 
@@ -45,6 +45,13 @@ _WAITING: Final = 1 << 20
 SOURCES: Final = frozenset(("full", "constant", "iota"))
 
 
+class Scanning(Protocol):
+    """Makes tasks of scans."""
+
+    def emit(self, planner: Planner, node: Node, given: Sequence[Value]) -> list[Value]:
+        """Add the task of a scan with these operands, and return its results."""
+
+
 class Planner:
     """Plans one graph."""
 
@@ -67,6 +74,8 @@ class Planner:
         self._known: dict[tuple[DType, bytes], Value] = {}
         self._copies: dict[Piece, list[tuple[View, Value]]] = {}
         self._orders = Orders(graph, lowerings.dense)
+        # Makes tasks of scans; None where they are control flow.
+        self.scans: Scanning | None = None
 
     def draft(self, units: Sequence[Unit] | None = None) -> Draft:
         """Return the graph as tasks; CompileError if a family refuses an op that it claimed.
@@ -113,6 +122,9 @@ class Planner:
         if name in SOURCES and self._source(node, results[0]):
             return
         inputs = tuple(self.values[v] for v in node.inputs)
+        if name == "scan" and self.scans is not None:
+            self.values.update(zip(node.outputs, self.scans.emit(self, node, inputs), strict=True))
+            return
         if len(inputs) == 1:
             moved = self._moved(node, inputs[0], results[0])
             if moved is not None:
@@ -185,6 +197,10 @@ class Planner:
             if view is not None:
                 return Value(self._copy(value).piece, view)
         return None
+
+    def copied(self, value: Value) -> Value:
+        """Return a dense copy of a value, in memory of its own."""
+        return self._copy(value)
 
     def _copy(self, value: Value) -> Value:
         known = spec_of(value.view.shape, value.view.dtype)

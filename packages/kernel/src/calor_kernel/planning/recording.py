@@ -16,9 +16,9 @@ from typing import Any, Final, NamedTuple
 
 from calor.dtypes import uint8, uint32
 from calor.errors import UnsupportedError
+from calor.sizes import Size
 from calor_kernel.contract.choices import spec_of
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.sizes import Size
 from calor_kernel.contract.work import (
     Argument,
     Build,
@@ -162,10 +162,7 @@ class Recorder:
         """Return the steps of each list, with the kernels of these builds in order."""
         functions = iter(self.engine.kernels.load(builds))
         return tuple(
-            tuple(
-                Step(next(functions), la.launch.cubes, given, la.launch.flops, la.launch.nbytes)
-                for la, given in one
-            )
+            tuple(_step(next(functions), la.launch, given) for la, given in one)
             for one in laid.lists
         )
 
@@ -381,6 +378,11 @@ class Recorder:
         guard = Slot(self.slots.block, self.guard_place)
         places: dict[type, Slot] = {Input: source, Output: target, Guard: guard}
         return launch, tuple(places.get(type(a), a) for a in launch.arguments)  # type: ignore[arg-type]
+
+
+def _step(function: Any, launch: Launch, given: Arguments) -> Step:
+    work = launch.flops, launch.nbytes
+    return Step(function, launch.cubes, given, *work, launch.loop, launch.moves)
 
 
 def fitted(launch: Launch, info: DeviceInfo, op: str) -> Launch:

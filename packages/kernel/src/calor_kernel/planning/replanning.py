@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from calor.graph.graph import Graph
+from calor_kernel.contract.choices import hinted
 from calor_kernel.planning.drafts import Planned
 from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.fast_path import short_way
@@ -24,8 +25,11 @@ from calor_kernel.planning.plan import Plan, Variant
 from calor_kernel.planning.planner import Planner
 from calor_kernel.planning.preparations import preparations
 from calor_kernel.planning.recording import Recording
+from calor_kernel.planning.repeating import Scans
 from calor_kernel.planning.structure import Structure, structure_of
 from calor_kernel.planning.template import Template, attempt, known_number, template_of
+from calor_kernel.planning.template_keeper import KeptForSizes, TemplateKeeper
+from calor_kernel.planning.values import Draft
 
 _STRUCTURES: Final = 256
 _TEMPLATES: Final = 12  # of a structure
@@ -37,7 +41,7 @@ _NO_TARGETS: Final[dict[int, int]] = {}
 # calls are then compiled.
 _PREPARING: Final = 3
 _CALLS: Final = 16
-_Make = Callable[[Graph], Plan]
+_Make = Callable[["Graph | Callable[[], Graph]"], Plan]
 
 
 def plan_anew(
@@ -48,8 +52,7 @@ def plan_anew(
     ``planned``: what the graph was planned to before; else this is kept, if there is a ``key``.
     """
     if planned is None:
-        planner = Planner(engine.lowerings, graph, engine.fusers, engine.deterministic)
-        plan = Plan(engine, planner.draft(engine.coverings.of(graph)))
+        plan = Plan(engine, planned_with_scans(engine, graph)[1])
         if key is not None:
             engine.drafts.put(key, (plan.draft, plan.works))
     else:
@@ -57,6 +60,17 @@ def plan_anew(
     plan.keeper = Keeper.of(plan)
     plan.short = short_way(plan)
     return plan
+
+
+def planned_with_scans(engine: Engine, graph: Graph) -> tuple[Planner, Draft]:
+    """Return the draft of a graph, in which steps of scans are repeated, and its planner."""
+    planner = Planner(engine.lowerings, graph, engine.fusers, engine.deterministic)
+    planner.scans = Scans.of(
+        engine,
+        lambda step: planned_with_scans(engine, step),
+        lambda task: engine.tuner.choose_all([task])[0],
+    )
+    return planner, planner.draft(engine.coverings.of(graph))
 
 
 class Resized(Plan):
@@ -68,17 +82,21 @@ class Resized(Plan):
 
     template: Template
     patience: int
+    sized_keeper: TemplateKeeper | None
+    # What was kept at the last call, and the variant of this size that reads it.
+    _kept: tuple[KeptForSizes, Variant | None] | None = None
 
     def __init__(
         self,
-        graph: Graph | None,
+        graph: Graph | Callable[[], Graph] | None,
         symbols: Sequence[int],
         numbers: Sequence[int],
         constants: bytes | None,
     ) -> None:
         base = self.template.base
-        if graph is not None:
+        if isinstance(graph, Graph):
             self.graph = graph
+        self._make = graph
         if constants is not None:
             self.set_constants(constants)
         self.output_bytes = tuple([known_number(n, numbers) for n in base.outputs])
@@ -91,7 +109,8 @@ class Resized(Plan):
     @cached_property
     def graph(self) -> Graph:  # type: ignore[override]
         """The graph, computed on first use."""
-        return self.template.graph_at(self._symbols)
+        make = self._make
+        return make() if callable(make) else self.template.graph_at(self._symbols)
 
     @cached_property
     def full(self) -> Plan:
@@ -112,7 +131,23 @@ class Resized(Plan):
         self._calls += 1
         if self._calls > self.patience or self.engine.profiler is not None:
             return self.full(inputs, into)
+        if into is None and self.sized_keeper is not None:
+            kept = self.sized_keeper.kept(inputs)
+            variant = None if kept is None else self._reading(kept)
+            if variant is not None:
+                return self._run(variant, inputs, [None] * len(self.output_bytes))
         return super().__call__(inputs, into)
+
+    def _reading(self, kept: KeptForSizes) -> Variant | None:
+        """Return the variant that reads kept memory; None if a guard of its own fails."""
+        known = self._kept
+        if known is None or known[0] is not kept:
+            numbers = kept.rest.compute(self._symbols)
+            variant = None
+            if numbers is not None:
+                variant = Variant(self, _NO_TARGETS, kept.rest.record(numbers), kept.memory)
+            known = self._kept = kept, variant
+        return known[1]
 
 
 def resized_by(template: Template) -> type[Resized]:
@@ -120,10 +155,14 @@ def resized_by(template: Template) -> type[Resized]:
     made = template.made.recorder
     basis = object.__new__(Plan)
     basis.begin(template.engine, made.draft, template.graph, made.works)
+    basis.output_bytes = [hinted(p.nbytes) for p in made.draft.outputs]
+    keeper = TemplateKeeper.of_template(basis, template)
+    prepares = keeper is None and any(map(preparations, made.works))
     common = {
         **basis.__dict__,
         "template": template,
-        "patience": _PREPARING if any(map(preparations, made.works)) else _CALLS,
+        "patience": _PREPARING if prepares else _CALLS,
+        "sized_keeper": keeper,
         "keeper": None,
         "short": None,
         "_given": staticmethod(basis._given),
@@ -179,6 +218,14 @@ class Replanning:
         found = None if structure is None else self._find(structure)
         self._found = None if found is None else (graph, found)
         return found is not None
+
+    def resized(self, structure: Structure, graph: Callable[[], Graph]) -> Plan | None:
+        """Return the executable of a structure, with its graph on demand; None if none fits."""
+        found = self._find(structure)
+        if found is None:
+            return None
+        self.used += 1
+        return found(graph)
 
     def ready(self, graph: Graph) -> Plan | None:
         """Return the executable of the last queried graph, if a template fits."""

@@ -12,7 +12,7 @@ body's plan.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
@@ -268,4 +268,4 @@ def moved_step(step: Step, places: Mapping[int, Place]) -> Step:
             number, offset = places[given.number]
             given = Slot(number, offset + given.offset)
         arguments.append(given)
-    return Step(step.function, step.cubes, tuple(arguments), step.flops, step.nbytes)
+    return replace(step, arguments=tuple(arguments))

@@ -9,19 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
+from functools import cache
 from operator import is_not
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from calor.dtypes import DType
 from calor.graph.attributes import exact
 from calor.graph.graph import Graph
+from calor.sizes import Size, Trace
 from calor.specs import Spec
 from calor_kernel.contract.choices import is_size
-from calor_kernel.contract.sizes import Size, Trace
 from calor_kernel.contract.work import View, Work
 from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.lowering import Lowerings
 from calor_kernel.planning.planner import Planner, Unit, cover
 from calor_kernel.planning.recording import Recorder
+from calor_kernel.planning.repeating import Scans
 from calor_kernel.planning.values import Draft, Piece, Task, Value
 
 
@@ -90,6 +93,10 @@ class SizedPlanner(Planner):
         return made
 
 
+# Types of values without sizes, which are most of them.
+_LEAVES: Final = frozenset((int, float, bool, str, type(None), DType))
+
+
 def sizes_in(value: Any) -> tuple[Size, ...]:
     """Return the sizes in a value, in a deterministic order."""
     found: list[Size] = []
@@ -104,22 +111,32 @@ def hinted_value(value: Any) -> Any:
 
 def replaced(value: Any, number: Callable[[Size], Any]) -> Any:
     """Return a value with every size replaced by ``number`` of it."""
-    if isinstance(value, Size):
+    kind = type(value)
+    if kind in _LEAVES:
+        return value
+    if kind is Size:
         return number(value)
     if isinstance(value, tuple):
-        return tuple(replaced(v, number) for v in value)
-    if isinstance(value, Spec):
-        shape = tuple(replaced(n, number) for n in value.shape)
-        return Spec(shape, value.dtype, value.weak)
-    if is_dataclass(value) and not isinstance(value, type):
-        changed = {}
-        for field in fields(value):
-            old = getattr(value, field.name)
-            new = replaced(old, number)
-            if new is not old and (not isinstance(old, tuple) or any(map(is_not, old, new))):
-                changed[field.name] = new
-        return replace(value, **changed) if changed else value
-    return value
+        made = [replaced(v, number) for v in value]
+        if any(map(is_not, value, made)):
+            return tuple(made) if kind is tuple else kind(*made)
+        return value
+    if kind is Spec:
+        shape = replaced(value.shape, number)
+        return value if shape is value.shape else Spec(shape, value.dtype, value.weak)
+    changed = {}
+    for name in _names(kind):  # type: ignore[arg-type]
+        old = getattr(value, name)
+        new = replaced(old, number)
+        if new is not old:
+            changed[name] = new
+    return replace(value, **changed) if changed else value
+
+
+@cache
+def _names(kind: type) -> tuple[str, ...]:
+    """Return the fields of a dataclass; none of another type."""
+    return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
 
 
 def chosen(engine: Engine, task: Task) -> Work:
@@ -141,6 +158,7 @@ class Symbolic(NamedTuple):
     trace: Trace
     recorder: Recorder
     patches: Sequence[tuple[int, int]]
+    lowerings: SizedLowerings
 
 
 def plan_symbolic(engine: Engine, graph: Graph, trace: Trace, loose: Mapping[int, int]) -> Symbolic:
@@ -149,11 +167,16 @@ def plan_symbolic(engine: Engine, graph: Graph, trace: Trace, loose: Mapping[int
     ``loose``: the constants whose bytes are known later, with a number for each.
     """
     lowerings = SizedLowerings(engine.device.info, engine.tuner.wants)
-    planner = SizedPlanner(lowerings, graph, engine.fusers, engine.deterministic, loose=loose)
-    with trace.tables():
-        units = cover(graph, engine.fusers, engine.device.info)
-    draft = planner.draft(units)
+
+    def planned(graph: Graph, loose: Collection[int] = ()) -> tuple[SizedPlanner, Draft]:
+        planner = SizedPlanner(lowerings, graph, engine.fusers, engine.deterministic, loose=loose)
+        planner.scans = Scans.of(engine, planned, lambda task: chosen(engine, task))
+        with trace.tables():
+            units = cover(graph, engine.fusers, engine.device.info)
+        return planner, planner.draft(units)
+
+    planner, draft = planned(graph, loose)
     works = [chosen(engine, task) for task in draft.tasks]
     recorder = Recorder(engine, draft, works, draft.status(works, engine.device.info.align))
     patches = [(place, loose[number]) for number, place in planner.places.items()]
-    return Symbolic(trace, recorder, patches)
+    return Symbolic(trace, recorder, patches, lowerings)

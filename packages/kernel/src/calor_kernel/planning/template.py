@@ -11,24 +11,26 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from calor.errors import CalorError
 from calor.graph.graph import Graph
 from calor.interning import remember
+from calor.sizes import Function, Size, TooManyGuards, Trace, function_of
 from calor.specs import spec
+from calor.varying_sizes import Getter, Match, getter
 from calor_kernel.contract.choices import is_size
-from calor_kernel.contract.sizes import LEAST, MOST, Size, TooManyGuards, Trace
 from calor_kernel.contract.work import Build
 from calor_kernel.device.kernels import Kernels
 from calor_kernel.device.protocol import Form, Varying
 from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.recording import Recording
-from calor_kernel.planning.structure import Getter, Match, Structure, getter, with_numbers
+from calor_kernel.planning.structure import Structure, with_numbers
 from calor_kernel.planning.symbolic import Symbolic, hinted_value, plan_symbolic, replaced, sizes_in
+from calor_kernel.planning.values import Piece
 
 T = TypeVar("T")
-Function = Callable[..., tuple[int, ...] | None]
 
 # The maximum number of target patterns with recordings in a template.
 _PATTERNS: Final = 8
@@ -49,49 +51,6 @@ class Numbers:
         self.atoms |= value.atoms
         text = value.text if value.low >= 0 else f"{value.text}&{_MASK}"
         return Varying(self.texts.setdefault(text, len(self.texts)))
-
-
-def function_of(trace: Trace, numbers: Numbers) -> Function:
-    """Return a function of the symbols that gives the numbers, or None if a guard fails."""
-    symbols = [f"a{k}" for k in range(len(trace.symbols))]
-    lines = [f"def numbers({', '.join(symbols)}):"]
-    texts = list(numbers.texts)
-    bounds = [f"{LEAST - 1}<{name}<{MOST}" for name in symbols]
-    checks: dict[int, list[str]] = {}
-    for condition, needs in trace.guards.items():
-        checks.setdefault(max(_all(trace, needs)), []).append(condition)
-    made = set(range(len(symbols)))
-    early = [c for k in sorted(made) for c in checks.pop(k, ())]
-    lines.append(f"    if not ({' and '.join(bounds + early) or 'True'}): return None")
-    guarded = sorted(checks)
-    for last in guarded:
-        needed = {a for c in checks[last] for a in _all(trace, trace.guards[c])}
-        lines += _assignments(trace, needed, made)
-        lines.append(f"    if not ({' and '.join(checks[last])}): return None")
-    lines += _assignments(trace, _all(trace, numbers.atoms), made)
-    lines.append(f"    return ({''.join(f'{text}, ' for text in texts)})")
-    scope: dict[str, Any] = {f"f{k}": function for k, function in enumerate(trace.functions)}
-    exec("\n".join(lines), scope)
-    made_function: Function = scope["numbers"]
-    return made_function
-
-
-def _all(trace: Trace, atoms: Collection[int]) -> set[int]:
-    """Return atoms with all their dependences."""
-    found: set[int] = set()
-    waiting = list(atoms)
-    while waiting:
-        atom = waiting.pop()
-        if atom not in found:
-            found.add(atom)
-            waiting += trace.atoms[atom].needs
-    return found
-
-
-def _assignments(trace: Trace, needed: Collection[int], made: set[int]) -> list[str]:
-    lines = [f"    a{a} = {trace.atoms[a].text}" for a in sorted(needed) if a not in made]
-    made.update(needed)
-    return lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +115,16 @@ class OpenRecording:
         return Recording(lists, (), self.launches, arena, self.stopped)
 
 
-def open_recording(engine: Engine, made: Symbolic, targets: Mapping[int, int]) -> OpenRecording:
-    """Return the open recording of a graph for outputs that are written to targets."""
+def open_recording(
+    engine: Engine,
+    made: Symbolic,
+    targets: Mapping[int, int],
+    kept: Mapping[tuple[int, int], Piece] = MappingProxyType({}),
+    without: Collection[tuple[int, int]] = (),
+) -> OpenRecording:
+    """Return the open recording of a graph; the arguments are those of :meth:`Recorder.laid`."""
     recorder, numbers, lists = made.recorder, Numbers(), []
-    laid = recorder.laid(targets)
+    laid = recorder.laid(targets, kept, without)
     builds = laid.builds
     left = iter(builds)
     for one in recorder.steps(laid, [hinted_value(build) for build in builds]):
@@ -171,7 +136,7 @@ def open_recording(engine: Engine, made: Symbolic, targets: Mapping[int, int]) -
     arena = numbers.place(laid.arena)
     outputs = tuple(numbers.place(p.nbytes) for p in recorder.draft.outputs)
     patches = tuple((numbers.place(place), k) for place, k in made.patches)
-    function = function_of(made.trace, numbers)
+    function = function_of(made.trace, list(numbers.texts), numbers.atoms)
     return OpenRecording(
         function, tuple(lists), laid.launches, laid.stopped, arena, outputs, patches
     )

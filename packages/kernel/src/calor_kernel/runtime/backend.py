@@ -26,6 +26,7 @@ from calor.device_selection import as_device, current_device
 from calor.errors import UnsupportedError
 from calor.graph.file import load, save
 from calor.graph.graph import Graph
+from calor.sizes import Trace
 from calor.specs import Spec
 from calor_kernel.contract.fuser import Fuser
 from calor_kernel.device.buffers import AdoptedBuffer, ForeignBuffer, KernelBuffer, ShadowedBuffer
@@ -35,6 +36,7 @@ from calor_kernel.device.protocol import Device
 from calor_kernel.planning.compiling import compile_graph, known_in_stages, refusals
 from calor_kernel.planning.fast_path import caller
 from calor_kernel.planning.limited import compile_within
+from calor_kernel.planning.sized_graph import SizedPlans, sized_plans
 from calor_kernel.runtime import bundles
 from calor_kernel.runtime.communicator import KernelCommunicator
 from calor_kernel.runtime.engine import Engine
@@ -224,6 +226,10 @@ class KernelBackend(Backend):
         reasons = refusals(engine, graph)
         taken = tuple(i for i in range(len(graph.nodes)) if i not in reasons)
         return Claim((taken,) if taken else (), reasons)
+
+    def sized(self, index: int, graph: Graph, known: Graph, trace: Trace) -> SizedPlans | None:
+        """Return what finds the plans of a graph with symbolic sizes among the templates."""
+        return sized_plans(self.engine(index), graph, known, trace)
 
     def compile(self, index: int, graph: Graph) -> Executable:
         """Plan a graph, compile its kernels and record its launches."""

@@ -2,8 +2,8 @@
 
 import pytest
 
+from calor.sizes import Trace
 from calor_interpreter.device import ONE_UNIT
-from calor_kernel.contract.sizes import Trace
 from calor_kernel.library.conv.blueprints import across_tile, narrow_tile
 
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from calor.dtypes import bfloat16, float32
+from calor.sizes import Trace
 from calor_cuda.kernels.matmul import ways as tma_ways
 from calor_cuda.kernels.matmul.tile_times import first_plan
-from calor_kernel.contract.sizes import Trace
 from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.library.matmul.ranking import first_tile
 

@@ -15,7 +15,13 @@ import numpy as np
 
 from calor.dtypes import DType
 from calor_cpu.pool.pool import Pool
-from calor_cpu.pool.structures import PlanState, RecordState, RelocationState
+from calor_cpu.pool.structures import (
+    LoopState,
+    PlanState,
+    RecordState,
+    RelocationState,
+    ShiftState,
+)
 from calor_kernel.device.protocol import Slot
 
 Words = np.ndarray[Any, np.dtype[np.uint64]]
@@ -31,13 +37,17 @@ class Record:
     ``function`` is the address of ``void(ptr args, i64 begin, i64 end)``. ``arguments`` has for
     each parameter a Slot, or the 64 bits of the slot (see :func:`bits`). ``cubes`` are the counts
     along x, y and z. ``grain`` is the smallest number of cubes in a chunk, and chunks are multiples
-    of it; 0 keeps the launch in the calling thread.
+    of it; 0 keeps the launch in the calling thread. ``loop``, for the last launch of a loop: the
+    number of its launches and how often they run. ``shifts``: for each argument of a launch in a
+    loop what its address moves by, every first and every second time.
     """
 
     function: int
     arguments: tuple[Slot | int, ...]
     cubes: tuple[int, int, int] = (1, 1, 1)
     grain: int = 0
+    loop: tuple[int, int] | None = None
+    shifts: tuple[tuple[int, int], ...] = ()
 
     @property
     def count(self) -> int:
@@ -91,13 +101,16 @@ class Layout:
 
     ``words`` hold offsets in the block at the indices in ``pointers``. ``arguments`` has for each
     launch the index of its first argument; ``moves`` has the indices of slot offsets by launch and
-    argument. ``count`` is the number of launches.
+    argument. ``shifts`` has those of what an address moves by first, which the second follows,
+    and ``times`` those of how often a loop runs, by launch. ``count`` is the number of launches.
     """
 
     words: Words
     pointers: Places
     arguments: tuple[int, ...]
     moves: dict[tuple[int, int], int]
+    shifts: dict[tuple[int, int], int]
+    times: dict[int, int]
 
     @property
     def count(self) -> int:
@@ -127,7 +140,17 @@ class Layout:
         records_at = ctypes.sizeof(PlanState)
         moves_at = records_at + ctypes.sizeof(RecordState) * len(records)
         bases_at = moves_at + ctypes.sizeof(RelocationState) * len(moves)
-        at = bases_at + _WORD * slots
+        loops_at = bases_at + _WORD * slots
+        loops = [i for i, record in enumerate(records) if record.loop is not None]
+        shifts_at = loops_at + ctypes.sizeof(LoopState) * len(loops)
+        shifts = [
+            (k, i, j, shift)
+            for k, last in enumerate(loops)
+            for i in range(last + 1 - records[last].loop[0], last + 1)  # type: ignore[index]
+            for j, shift in enumerate(records[i].shifts)
+            if shift != (0, 0)
+        ]
+        at = shifts_at + ctypes.sizeof(ShiftState) * len(shifts)
         args_at = []
         for record in records:
             # The error word's address precedes the arguments; the cubes along the axes follow them.
@@ -139,9 +162,11 @@ class Layout:
         header.records, header.count = records_at, len(records)
         header.relocations, header.relocation_count = moves_at, len(moves)
         header.bases, header.slots = bases_at, slots
+        header.loops, header.loop_count = loops_at, len(loops)
         header.parallel = any(0 < record.grain < record.count for record in records)
         header.release = release
         pointers = [PlanState.records.offset, PlanState.relocations.offset, PlanState.bases.offset]
+        pointers.append(PlanState.loops.offset)
 
         def write(at: int, *values: int) -> None:
             for k, value in enumerate(values):
@@ -159,11 +184,31 @@ class Layout:
             write(at, args_at[i] + _WORD * j, slot.number, slot.offset)
             pointers.append(at)
             places[i, j] = (at + RelocationState.offset.offset) // _WORD
+        moving: dict[tuple[int, int], int] = {}
+        for n, (_, i, j, (even, odd)) in enumerate(shifts):
+            at = shifts_at + ctypes.sizeof(ShiftState) * n
+            write(at, args_at[i] + _WORD * j, even, odd)
+            pointers.append(at)
+            moving[i, j] = (at + ShiftState.even.offset) // _WORD
+        times: dict[int, int] = {}
+        first = 0
+        for k, last in enumerate(loops):
+            at = loops_at + ctypes.sizeof(LoopState) * k
+            back, count = records[last].loop  # type: ignore[misc]
+            own = sum(one[0] == k for one in shifts)
+            write(at, 0, count, back, shifts_at + ctypes.sizeof(ShiftState) * first, own)
+            first += own
+            where = records_at + ctypes.sizeof(RecordState) * last + RecordState.loop.offset
+            write(where, at)
+            pointers += [where, at + LoopState.shifts.offset]
+            times[last] = (at + LoopState.times.offset) // _WORD
         return Layout(
             words,
             np.array(pointers, np.int64) // _WORD,
             tuple(where // _WORD for where in args_at),
             places,
+            moving,
+            times,
         )
 
 

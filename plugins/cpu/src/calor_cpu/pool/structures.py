@@ -65,7 +65,8 @@ class PoolState(Structure):
 class RecordState(Structure):
     """A launch: ``function(args, begin, end)`` over the cubes, in chunks of ``grain`` cubes.
 
-    A grain of 0 keeps all cubes in the calling thread.
+    A grain of 0 keeps all cubes in the calling thread. ``loop``, unless 0, is the loop that ends
+    with this launch.
     """
 
     _fields_ = (
@@ -73,7 +74,30 @@ class RecordState(Structure):
         ("args", c_void_p),
         ("cubes", c_int64),
         ("grain", c_int64),
+        ("loop", c_void_p),
     )
+
+
+class LoopState(Structure):
+    """Launches that run ``times`` times: the ``back`` launches that end with the loop's own.
+
+    Before each time but the first, all ``shifts`` are applied. ``left`` counts the times that are
+    left while a plan runs.
+    """
+
+    _fields_ = (
+        ("left", c_int64),
+        ("times", c_int64),
+        ("back", c_int64),
+        ("shifts", c_void_p),
+        ("shift_count", c_int64),
+    )
+
+
+class ShiftState(Structure):
+    """An address that moves in a loop: ``*(i64*)slot += even``, and every second time ``odd``."""
+
+    _fields_ = (("slot", c_void_p), ("even", c_int64), ("odd", c_int64))
 
 
 class RelocationState(Structure):
@@ -86,7 +110,8 @@ class PlanState(Structure):
     """A plan. ``busy`` is set while it runs; ``error`` is the word that kernels set to fail.
 
     ``parallel``: a record is worth more than one thread. ``release``: the run releases the
-    interpreter's lock. ``bases`` has room for ``slots`` addresses. ``owner`` and ``resume`` are
+    interpreter's lock. ``bases`` has room for ``slots`` addresses. ``loops`` are those of the
+    records. ``owner`` and ``resume`` are
     borrowed Python objects: ``resume(owner, status, addresses)`` is called if a run does not
     succeed.
     """
@@ -99,6 +124,8 @@ class PlanState(Structure):
         ("relocation_count", c_int64),
         ("bases", c_void_p),
         ("slots", c_int64),
+        ("loops", c_void_p),
+        ("loop_count", c_int64),
         ("owner", c_void_p),
         ("resume", c_void_p),
         ("parallel", c_int32),
@@ -181,6 +208,8 @@ def offsets() -> dict[str, int]:
     named: dict[str, type[Structure]] = {
         "pool": PoolState,
         "record": RecordState,
+        "loop": LoopState,
+        "shift": ShiftState,
         "move": RelocationState,
         "plan": PlanState,
         "kind": KindState,

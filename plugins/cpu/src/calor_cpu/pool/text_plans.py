@@ -57,6 +57,55 @@ on:
   ret ptr %again
 }
 
+; The end of a loop's launches: shift the addresses and return the first launch's number, or the
+; number after the last launch.
+define internal i64 @again(ptr %loop, i64 %after) {
+entry:
+  %left.at = getelementptr i8, ptr %loop, i64 $loop_left
+  %times.from = getelementptr i8, ptr %loop, i64 $loop_times
+  %back.from = getelementptr i8, ptr %loop, i64 $loop_back
+  %shifts.from = getelementptr i8, ptr %loop, i64 $loop_shifts
+  %count.from = getelementptr i8, ptr %loop, i64 $loop_shift_count
+  %left = load i64, ptr %left.at
+  %less = sub i64 %left, 1
+  store i64 %less, ptr %left.at
+  %last = icmp slt i64 %less, 1
+  br i1 %last, label %done, label %more
+done:
+  ret i64 %after
+more:
+  %times = load i64, ptr %times.from
+  %back = load i64, ptr %back.from
+  %shifts = load ptr, ptr %shifts.from
+  %count = load i64, ptr %count.from
+  %ran = sub i64 %times, %left
+  %low = and i64 %ran, 1
+  %is.odd = icmp ne i64 %low, 0
+  br label %next
+next:
+  %s = phi i64 [ 0, %more ], [ %s.next, %shift ]
+  %end = icmp eq i64 %s, %count
+  br i1 %end, label %out, label %shift
+shift:
+  %byte = mul i64 %s, $sizeof_shift
+  %at = getelementptr i8, ptr %shifts, i64 %byte
+  %slot.from = getelementptr i8, ptr %at, i64 $shift_slot
+  %even.from = getelementptr i8, ptr %at, i64 $shift_even
+  %odd.from = getelementptr i8, ptr %at, i64 $shift_odd
+  %slot = load ptr, ptr %slot.from
+  %even = load i64, ptr %even.from
+  %odd = load i64, ptr %odd.from
+  %by = select i1 %is.odd, i64 %odd, i64 %even
+  %old = load i64, ptr %slot
+  %new = add i64 %old, %by
+  store i64 %new, ptr %slot
+  %s.next = add i64 %s, 1
+  br label %next
+out:
+  %first = sub i64 %after, %back
+  ret i64 %first
+}
+
 ; Run an acquired plan and give it back. `times`, unless null, takes the clock before the first
 ; record and after each.
 define internal i64 @go(ptr %plan, ptr %bases, ptr %times) {
@@ -65,6 +114,8 @@ entry:
   %moves.from = getelementptr i8, ptr %plan, i64 $plan_relocations
   %move.count.from = getelementptr i8, ptr %plan, i64 $plan_relocation_count
   %records.from = getelementptr i8, ptr %plan, i64 $plan_records
+  %loops.from = getelementptr i8, ptr %plan, i64 $plan_loops
+  %loop.count.from = getelementptr i8, ptr %plan, i64 $plan_loop_count
   %count.from = getelementptr i8, ptr %plan, i64 $plan_count
   %release.from = getelementptr i8, ptr %plan, i64 $plan_release
   %error.at = getelementptr i8, ptr %plan, i64 $plan_error
@@ -72,6 +123,8 @@ entry:
   %moves = load ptr, ptr %moves.from
   %move.count = load i64, ptr %move.count.from
   %records = load ptr, ptr %records.from
+  %loops = load ptr, ptr %loops.from
+  %loop.count = load i64, ptr %loop.count.from
   %count = load i64, ptr %count.from
   %release = load i32, ptr %release.from
   %hold.at = getelementptr i8, ptr %pool, i64 $pool_hold
@@ -88,7 +141,7 @@ entry:
 move.next:
   %m = phi i64 [ 0, %entry ], [ %m.next, %move ]
   %moved = icmp eq i64 %m, %move.count
-  br i1 %moved, label %ready, label %move
+  br i1 %moved, label %loop.next, label %move
 move:
   %entry.byte = mul i64 %m, $sizeof_move
   %entry.at = getelementptr i8, ptr %moves, i64 %entry.byte
@@ -104,6 +157,21 @@ move:
   store i64 %address, ptr %slot
   %m.next = add i64 %m, 1
   br label %move.next
+
+; The last run may have stopped within a loop.
+loop.next:
+  %l = phi i64 [ 0, %move.next ], [ %l.next, %loop ]
+  %begun = icmp eq i64 %l, %loop.count
+  br i1 %begun, label %ready, label %loop
+loop:
+  %loop.byte = mul i64 %l, $sizeof_loop
+  %loop.at = getelementptr i8, ptr %loops, i64 %loop.byte
+  %left.at = getelementptr i8, ptr %loop.at, i64 $loop_left
+  %times.from = getelementptr i8, ptr %loop.at, i64 $loop_times
+  %times.all = load i64, ptr %times.from
+  store i64 %times.all, ptr %left.at
+  %l.next = add i64 %l, 1
+  br label %loop.next
 
 ready:
   br i1 %released, label %let.go, label %clocked
@@ -130,16 +198,16 @@ begin:
   br label %next
 
 next:
-  %i = phi i64 [ 0, %begin ], [ %i.next, %on ]
-  %thread = phi ptr [ %thread.first, %begin ], [ %thread.on, %on ]
-  %asked = phi i64 [ %start, %begin ], [ %asked.on, %on ]
+  %i = phi i64 [ 0, %begin ], [ %i.next, %step ]
+  %thread = phi ptr [ %thread.first, %begin ], [ %thread.on, %step ]
+  %asked = phi i64 [ %start, %begin ], [ %asked.on, %step ]
   %end = icmp eq i64 %i, %count
   br i1 %end, label %finish, label %run
 run:
   %record.byte = mul i64 %i, $sizeof_record
   %record = getelementptr i8, ptr %records, i64 %record.byte
   call void @launch(ptr %pool, ptr %record)
-  %i.next = add i64 %i, 1
+  %i.after = add i64 %i, 1
   %error = load atomic i32, ptr %error.at monotonic, align 4
   %failed = icmp ne i32 %error, 0
   br i1 %failed, label %fail, label %sound
@@ -156,7 +224,7 @@ look:
   %time = call i64 @now()
   br i1 %timed, label %note, label %noted
 note:
-  %time.at = getelementptr i64, ptr %times, i64 %i.next
+  %time.at = getelementptr i64, ptr %times, i64 %i.after
   store i64 %time, ptr %time.at
   br label %noted
 noted:
@@ -171,6 +239,15 @@ signal:
 on:
   %thread.on = phi ptr [ %thread, %willing ], [ %thread, %noted ], [ %thread.new, %signal ]
   %asked.on = phi i64 [ %asked, %willing ], [ %asked, %noted ], [ %time, %signal ]
+  %ends.from = getelementptr i8, ptr %record, i64 $record_loop
+  %ends = load ptr, ptr %ends.from
+  %plain = icmp eq ptr %ends, null
+  br i1 %plain, label %step, label %repeat
+repeat:
+  %i.again = call i64 @again(ptr %ends, i64 %i.after)
+  br label %step
+step:
+  %i.next = phi i64 [ %i.after, %on ], [ %i.again, %repeat ]
   br label %next
 
 fail:

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 import calor
+from calor.ops.sources import iota
+from calor.sizes import Size
 from calor_onnx.call import Call
 from calor_onnx.constants import HOST_LIMIT, Constant
 from calor_onnx.errors import ModelError
@@ -15,6 +17,7 @@ from calor_onnx.graph import Node
 from calor_onnx.limits import bounded
 from calor_onnx.reading import constant_of
 from calor_onnx.registry import operator
+from calor_onnx.sized import is_sized
 from calor_onnx.types import calor_type, numpy_type
 from calor_onnx.values import dtype_of
 
@@ -36,14 +39,33 @@ def constant_of_shape(call: Call, shape: Any, *, value: Any = None) -> Any:
         raise ModelError(f"{call.node.label}: ConstantOfShape of {list(sizes)} has a negative size")
     bounded(sizes, number.itemsize, call.node.label)
     count = prod(sizes)
+    if known is not None and any(isinstance(n, Size) for n in sizes):
+        return calor.broadcast_to(call.tensor(number.reshape(())), sizes)
     if known is None or count <= HOST_LIMIT:
         return np.broadcast_to(number, sizes).copy() if count else np.empty(sizes, number.dtype)
     return calor.broadcast_to(call.tensor(number.reshape(())), sizes)
 
 
+def _sized_range(call: Call, start: Any, limit: Any, delta: Any) -> Any:
+    """Return the range up to a symbolic size, on the device."""
+    first, step = (call.host(x).reshape(()).item() for x in (start, delta))
+    if first != int(first) or step != int(step):
+        raise ModelError(f"{call.node.label}: a Range up to a symbolic size has no whole steps")
+    first, step = int(first), int(step)
+    if not step:
+        raise ModelError(f"{call.node.label}: Range has a step of 0")
+    (end,) = call.integers(limit)
+    count = max(-((first - end) // step), 0)
+    with calor.device(call.device):
+        numbers = iota(length=count, dtype=calor.int64)
+    return calor.astype(numbers * step + first, calor_type(dtype_of(start)))
+
+
 @operator("Range", since=11, raw=True)
 def range_(call: Call, start: Any, limit: Any, delta: Any, *, stash_type: int = 1) -> Any:
     """The numbers from ``start`` to before ``limit`` in steps of ``delta``."""
+    if is_sized(limit) and not is_sized(start) and not is_sized(delta):
+        return _sized_range(call, start, limit, delta)
     first, end, step = (call.host(x).reshape(()) for x in (start, limit, delta))
     kind = dtype_of(start)
     if not step:

@@ -25,6 +25,8 @@ def average_pool(
     """The mean of each window."""
     lie = windows_of(x.shape[2:], kernel_shape, strides, pads, dilations, auto_pad, ceil_mode)
     total = lie.reduce(wide(x), "sum")
+    if lie.whole(bool(count_include_pad)):
+        return like(total / float(prod(lie.kernel)), x)
     counts = lie.elements(bool(count_include_pad))
     if all(c.size and (c == c[0]).all() for c in counts):
         return like(total / float(prod(int(c[0]) for c in counts)), x)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 import calor
+from calor.sizes import Size
 from calor_onnx.call import Call
 from calor_onnx.computing import constant, like, wide
 from calor_onnx.errors import ModelError
@@ -105,11 +106,7 @@ def picked(x: Any, axis: int, place: Array) -> Any:
     """Return x at integer positions along an axis; a view if each is repeated equally often."""
     size, made = x.shape[axis], len(place)
     if size and made % size == 0 and (place == np.repeat(np.arange(size), made // size)).all():
-        front, back = x.shape[:axis], x.shape[axis + 1 :]
-        wider = calor.broadcast_to(
-            calor.reshape(x, (*front, size, 1, *back)), (*front, size, made // size, *back)
-        )
-        return calor.reshape(wider, (*front, made, *back))
+        return repeated(x, axis, made // size)
     return calor.take(x, constant(place.astype(np.int64), x.device), axis=axis)
 
 
@@ -136,6 +133,35 @@ def weighed(x: Any, axis: int, place: Array, weight: Array) -> Any:
     return calor.take(x, constant(place[:, 0], x.device), axis=axis) * 0 if total is None else total
 
 
+def _scaled(size: int, scale: float) -> int:
+    """Return the new size of an axis, which may be symbolic if the scale is a whole number."""
+    whole = scale == int(scale) and isinstance(size, Size)
+    return size * int(scale) if whole else int(size * scale)
+
+
+def _repeats(coordinates: str, rounding: str, scale: float) -> int:
+    """Return how often each element is repeated at any size; 0 unless that is known.
+
+    The position of element i is below i / scale by less than 1 and never halfway.
+    """
+    count = int(scale)
+    if count != scale or count < 1:
+        return 0
+    if coordinates == "asymmetric":
+        return count if rounding == "floor" else 0
+    rounds = rounding in ("round_prefer_floor", "round_prefer_ceil")
+    return count if coordinates == "half_pixel" and rounds else 0
+
+
+def repeated(x: Any, axis: int, count: int) -> Any:
+    """Return x with each element along an axis repeated, as a view."""
+    size, front, back = x.shape[axis], x.shape[:axis], x.shape[axis + 1 :]
+    wider = calor.broadcast_to(
+        calor.reshape(x, (*front, size, 1, *back)), (*front, size, count, *back)
+    )
+    return calor.reshape(wider, (*front, size * count, *back))
+
+
 def targets(
     x: Any, scales: list[float] | None, sizes: list[int] | None, axes: list[int], policy: str
 ) -> tuple[list[float], list[int]]:
@@ -151,7 +177,7 @@ def targets(
     if not all((n > 0 or n == 0 == m) and n < 2**31 for n, m in zip(given, old, strict=True)):
         raise ModelError(f"Resize: scales and sizes must be above 0 and below 2³¹, not {given}")
     if sizes is None:
-        return list(given), [int(n * s) for n, s in zip(old, given, strict=True)]
+        return list(given), [_scaled(n, s) for n, s in zip(old, given, strict=True)]
     found = [m / n if n else 1.0 for m, n in zip(sizes, old, strict=True)]
     if policy == "stretch":
         return found, list(sizes)
@@ -185,9 +211,13 @@ def resize(
         y = calor.astype(y, calor.float32)
     for number, (axis, scale, size) in enumerate(zip(along, factors, made, strict=True)):
         part = None if crop is None else (crop[number], crop[number + len(along)])
-        same = size == x.shape[axis] and math.isclose(scale, 1.0)
+        same = math.isclose(scale, 1.0) and size == x.shape[axis]
         if same and (coordinate_transformation_mode != "tf_crop_and_resize" or
                      part in (None, (0.0, 1.0))):  # fmt: skip
+            continue
+        count = _repeats(coordinate_transformation_mode, nearest_mode, scale)
+        if mode == "nearest" and count and size == x.shape[axis] * count:
+            y = repeated(y, axis, count)
             continue
         source, beyond = sources(coordinate_transformation_mode, x.shape[axis], scale, size, part)
         if mode == "nearest":

@@ -11,18 +11,19 @@ import calor
 from calor_onnx.call import Call
 from calor_onnx.errors import ModelError
 from calor_onnx.registry import operator
+from calor_onnx.sized import array_of, scalar_of
 
 
 @operator("Shape", raw=True)
 def shape(call: Call, x: Any, *, start: int = 0, end: int | None = None) -> Any:
     """The sizes of the axes from ``start`` to ``end``, on the host."""
-    return np.array(x.shape[start:end], np.int64)
+    return array_of(x.shape[start:end])
 
 
 @operator("Size", raw=True)
 def size(call: Call, x: Any) -> Any:
     """The number of elements, on the host."""
-    return np.array(prod(x.shape), np.int64)
+    return scalar_of(prod(x.shape))
 
 
 @operator("Identity", raw=True)

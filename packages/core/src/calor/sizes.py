@@ -1,4 +1,4 @@
-"""Symbolic sizes: polynomials of a graph's sizes, used by lowerings like numbers.
+"""Symbolic sizes: polynomials of a graph's sizes, used by traces and lowerings like numbers.
 
 A Size has the value of the first graph (``hint``). A truth value or a conversion to an integer uses
 the hint and adds a guard, so the result is valid wherever the guards hold. Facts that follow from
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator as op
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import gcd, inf
@@ -20,6 +20,8 @@ from typing import Any, Final
 
 Monomial = tuple[int, ...]
 Terms = Mapping[Monomial, int]
+# Of the symbols; None if a guard fails.
+Function = Callable[..., tuple[int, ...] | None]
 
 _OPPOSITE: Final = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _HOLDS: Final[Mapping[str, Callable[[float, float], bool]]] = MappingProxyType(
@@ -53,6 +55,8 @@ def _compared(relation: str) -> Callable[[Size, Any], Any]:
     def method(self: Size, other: Any) -> Any:
         if isinstance(other, float):
             return holds(float(self) - other, 0)
+        if isinstance(other, Size) and other.trace is not self.trace:
+            return NotImplemented  # Tables may hold sizes of several traces.
         if self._terms(other) is None:
             return NotImplemented
         difference = self - other
@@ -285,7 +289,7 @@ class Size:
     __int__ = __index__
 
     def __hash__(self) -> int:
-        return hash(self.key) if self.trace.tabled else hash(index(self))
+        return hash((id(self.trace), self.key)) if self.trace.tabled else hash(index(self))
 
     def __float__(self) -> float:
         return float(index(self))
@@ -312,6 +316,8 @@ class Trace:
         self.habits = habits
         # Whether tables compare sizes structurally.
         self.tabled = False
+        # Whether the guards are compiled, so that no further one can be noted.
+        self.closed = False
         self._numbers: dict[Any, int] = {}
         self._atoms: dict[str, Size] = {}
         self._sizes: dict[tuple[tuple[Monomial, int], ...], Size] = {}
@@ -365,6 +371,8 @@ class Trace:
     def guard(self, condition: str, size: Size) -> None:
         """Note a condition on a size."""
         if condition not in self.guards:
+            if self.closed:
+                raise AssertionError(f"{condition} is asked after the guards were compiled")
             if len(self.guards) >= _MOST_GUARDS:
                 raise TooManyGuards
             self.guards[condition] = size.atoms
@@ -390,6 +398,11 @@ def _without(monomial: Monomial, part: Monomial) -> Monomial | None:
             return None
         left.remove(a)
     return tuple(left)
+
+
+def is_size(value: Any) -> bool:
+    """Return whether a number is a symbolic size."""
+    return isinstance(value, Size)
 
 
 def text_of(n: Size | int) -> str:
@@ -455,3 +468,51 @@ def _bounded(size: Size, relation: str) -> bool | None:
     if size.high <= 0 and relation in ("<=", ">"):
         return relation == "<="
     return None
+
+
+def function_of(
+    trace: Trace, texts: Sequence[str], atoms: Collection[int], *, guarded: bool = True
+) -> Function:
+    """Return a function of the symbols that gives numbers, or None if a guard fails.
+
+    ``texts`` are the numbers as expressions of ``atoms``. Without ``guarded``, the caller knows
+    that the guards hold.
+    """
+    symbols = [f"a{k}" for k in range(len(trace.symbols))]
+    lines = [f"def numbers({', '.join(symbols)}):"]
+    bounds = [f"{LEAST - 1}<{name}<{MOST}" for name in symbols]
+    checks: dict[int, list[str]] = {}
+    asked = trace.guards.items() if guarded else ()
+    for condition, needs in asked:
+        checks.setdefault(max(_all(trace, needs)), []).append(condition)
+    made = set(range(len(symbols)))
+    early = [c for k in sorted(made) for c in checks.pop(k, ())]
+    lines.append(f"    if not ({' and '.join(bounds + early) or 'True'}): return None")
+    for last in sorted(checks):
+        needed = {a for c in checks[last] for a in _all(trace, trace.guards[c])}
+        lines += _assignments(trace, needed, made)
+        lines.append(f"    if not ({' and '.join(checks[last])}): return None")
+    lines += _assignments(trace, _all(trace, atoms), made)
+    lines.append(f"    return ({''.join(f'{text}, ' for text in texts)})")
+    scope: dict[str, Any] = {f"f{k}": function for k, function in enumerate(trace.functions)}
+    exec("\n".join(lines), scope)
+    made_function: Function = scope["numbers"]
+    return made_function
+
+
+def _all(trace: Trace, atoms: Collection[int]) -> set[int]:
+    """Return atoms with all their dependences."""
+    found: set[int] = set()
+    waiting = list(atoms)
+    while waiting:
+        atom = waiting.pop()
+        if atom not in found:
+            found.add(atom)
+            waiting += trace.atoms[atom].needs
+    return found
+
+
+def _assignments(trace: Trace, needed: Collection[int], made: set[int]) -> list[str]:
+    lines = [f"    a{a} = {trace.atoms[a].text}" for a in sorted(needed) if a not in made]
+    made.update(needed)
+    return lines

@@ -1,0 +1,193 @@
+"""Programs of one function at many sizes, from one trace with symbolic sizes.
+
+Requirements: a call at a new size costs what differs, not a trace. A trace with symbolic sizes
+notes each question that the function, the rules of ops or a pass ask of a size, as a guard; its
+graph is that of all sizes for which the guards hold. Where a guard fails, another trace is made;
+where no trace is possible, or too few calls use one, the function is traced at each size, as
+`reason` says. The first call is traced plainly, because most functions are called at one size; the
+second shows which sizes differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final
+
+from calor.backends.device import Device
+from calor.backends.sized_graphs import SizedGraph
+from calor.errors import CalorError
+from calor.graph.graph import Graph
+from calor.graph.open_graph import OpenGraph
+from calor.local import local
+from calor.sizes import TooManyGuards, Trace
+from calor.specs import Spec, spec
+from calor.transforms.arguments import Arguments
+from calor.transforms.program import JittedFunction, Program, Resized
+from calor.transforms.traced import Traced
+from calor.transforms.traced import traced as trace_function
+from calor.varying_sizes import Match
+
+_FAMILIES: Final = 8
+_SEEN: Final = 4
+# New traces without a call between them that uses an old one, before none is made any more.
+_PATIENCE: Final = 8
+# Errors of code that does not take symbolic sizes.
+_UNFIT: Final = (
+    CalorError, TooManyGuards, ArithmeticError, AssertionError, AttributeError, LookupError,
+    TypeError, ValueError,
+)  # fmt: skip
+
+
+class Family:
+    """One trace with symbolic sizes, and how to make a program of it.
+
+    ``program`` is a program of the family, with which others share what does not depend on sizes.
+    """
+
+    def __init__(
+        self, program: Program, match: Match, graph: OpenGraph, direct: SizedGraph | None
+    ) -> None:
+        self.program = program
+        self.match = match
+        self.graph = graph
+        self.direct = direct
+
+    def at(self, sizes: tuple[int, ...], specs: Sequence[Spec]) -> Program | None:
+        """Return the program for tensors of these specs, None if a guard fails."""
+        symbols = self.match.symbols(sizes)
+        if symbols is None:
+            return None
+        executable = None if self.direct is None else self.direct.at(symbols)
+        if executable is not None:
+            outputs = self.graph.output_specs(symbols)
+            return Resized(self.program, specs, outputs, executable, partial(self._graph, symbols))
+        graph = self._graph(symbols)
+        return None if graph is None else self.program.resized(specs, graph)
+
+    def _graph(self, symbols: Sequence[int]) -> Graph | None:
+        try:
+            numbers = self.graph.numbers(*symbols)
+        except (ArithmeticError, ValueError):
+            return None
+        return None if numbers is None else self.graph.at(numbers)
+
+
+class Families:
+    """The families of one structure of arguments: the same ranks, dtypes and static values."""
+
+    def __init__(self) -> None:
+        self.reason: str | None = None
+        self.made = 0
+        self._seen: list[tuple[int, ...]] = []
+        self._varying: set[int] = set()
+        self._kinds: Any = None
+        self._families: list[Family] = []
+        self._patience = _PATIENCE
+
+    def program(
+        self, jitted: JittedFunction, arguments: Arguments, device: Device, compiled: Any
+    ) -> Program | None:
+        """Return a program for a call's arguments; None if the function must be traced for them.
+
+        Parameters
+        ----------
+        jitted : JittedFunction
+            The function.
+        arguments : Arguments
+            The arguments of the call.
+        device : Device
+            The device of the call.
+        compiled : callable
+            What makes a function one of programs.
+
+        Returns
+        -------
+        Program or None
+            The program.
+        """
+        if self.reason is not None or arguments.numbers or arguments.objects or jitted.roots:
+            return None
+        specs = [t._value.spec for t in arguments.tensors]
+        modes = local.grad_enabled, local.precision, local.floating, local.autocast
+        kinds = (device, modes, [(s.ndim, s.dtype, s.weak) for s in specs])
+        sizes = tuple([n for s in specs for n in s.shape])
+        if any(t._record is not None for t in arguments.tensors):
+            return None
+        if self._kinds != kinds:
+            self._kinds, self._seen, self._families = kinds, [sizes], []
+            self._varying = set()
+            return None
+        found = self._find(sizes, specs)
+        if found is not None:
+            return found
+        last = self._seen[-1]
+        self._varying.update(
+            p for p, (a, b) in enumerate(zip(last, sizes, strict=True)) if a != b and min(a, b) > 1
+        )
+        self._seen = [*self._seen[1 - _SEEN :], sizes]
+        varying = {p for p in self._varying if sizes[p] > 1}
+        if not varying:
+            return None
+        if not self._patience:
+            self.reason = f"traced at each size: {self.made} traces for many sizes fitted few calls"
+            self._families = []
+            return None
+        self._patience -= 1
+        family = self._learned(jitted, arguments, device, compiled, varying)
+        if family is None:
+            return None
+        self.made += 1
+        self._families = [family, *self._families[: _FAMILIES - 1]]
+        return family.at(sizes, specs)
+
+    def _find(self, sizes: tuple[int, ...], specs: Sequence[Spec]) -> Program | None:
+        for place, family in enumerate(self._families):
+            found = family.at(sizes, specs)
+            if found is not None:
+                if place:
+                    others = [one for one in self._families if one is not family]
+                    self._families = [family, *others]
+                self._patience = _PATIENCE
+                return found
+        return None
+
+    def _learned(
+        self,
+        jitted: JittedFunction,
+        arguments: Arguments,
+        device: Device,
+        compiled: Any,
+        varying: set[int],
+    ) -> Family | None:
+        """Return the family of a trace with symbolic sizes, None if none can be made."""
+        match = Match(self._seen, varying)
+        trace = Trace([values[-1] for values in match.values])
+        # The tables of specs and recipes keep sizes beyond the trace, so their hashes stay.
+        trace.tabled = True
+        known = [t._value.spec for t in arguments.tensors]
+        try:
+            left = iter(match.sizes(trace, self._seen[-1]))
+            sized = [spec(tuple([next(left) for _ in s.shape]), s.dtype, s.weak) for s in known]
+            made = trace_function(
+                jitted.function, jitted.name, arguments, jitted.roots, device, sized=sized
+            )
+            self._check(made, trace, len(match.values))
+            graph = OpenGraph(made.graph, trace)
+            known_graph = graph.hinted()
+            direct = device.backend.sized(device.index, made.graph, known_graph, trace)
+        except _UNFIT as error:
+            self.reason = f"traced at each size: {str(error).partition(chr(10))[0]}"
+            return None
+        made.specs = known
+        made.graph = known_graph
+        program = Program(jitted, arguments, device, compiled, made)
+        return Family(program, match, graph, direct)
+
+    def _check(self, made: Traced, trace: Trace, symbols: int) -> None:
+        """Raise TypeError for a trace that other sizes cannot share."""
+        if made.state_writes or made.argument_writes or made.argument_grads or made.grad_writes:
+            raise TypeError("the function changes tensors")
+        fixed = sum(f"a{k}=={trace.atoms[k].hint}" in trace.guards for k in range(symbols))
+        if fixed == symbols:
+            raise TypeError("a result depends on each size as a number")
