@@ -173,6 +173,8 @@ _THROUGH = (
     calor.bfloat16, calor.float64, calor.uint32,
 )  # fmt: skip
 _WHOLE = (int32, float32, calor.int64, calor.uint32, calor.int8, float64)
+# A compiler sees programs that are traced.
+_TRACED: dict[str, Any] = {"mode": ("jit", "again")}
 
 SUBJECTS: list[Subject] = [
     Subject("", _movements, _EVERY,
@@ -180,9 +182,10 @@ SUBJECTS: list[Subject] = [
              "then": (False, True)}, name="chain-of-views"),
     Subject("", _constants, (float32, float64),
             {"length": (33, 7, 257), "first": tuple(_NEUTRAL), "second": tuple(_NEUTRAL),
-             "number": _CONSTANTS, "other": _CONSTANTS}, name="chain-with-constants"),
-    Subject("", _there_and_back, _WHOLE, {"length": (257, 33), "through": _THROUGH},
-            name="chain-of-casts"),
+             "number": _CONSTANTS, "other": _CONSTANTS, **_TRACED}, name="chain-with-constants",
+            whole=True),
+    Subject("", _there_and_back, _WHOLE, {"length": (257, 33), "through": _THROUGH, **_TRACED},
+            name="chain-of-casts", whole=True),
     Subject("", _choices, _EVERY,
             {"length": (33, 7, 257, 1500), "numbers": ((1, 0), (0, 1), (2, 2), (-1, 3)),
              "joined": (False, True)}, name="chain-of-constants"),

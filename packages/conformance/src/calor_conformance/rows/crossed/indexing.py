@@ -47,6 +47,8 @@ def _whole(indices: Array, size: int) -> Array:
 def _shape(scenario: Scenario, rng: np.random.Generator) -> tuple[tuple[int, ...], int]:
     rank, n = scenario["rank"], scenario["length"]
     axis = rank - 1 - scenario["axis"] % rank
+    if scenario.get("cube"):
+        return (n,) * rank, axis
     sizes = [int(rng.integers(1, 4)) for _ in range(rank)]
     sizes[axis] = n
     return tuple(sizes), axis
@@ -92,7 +94,10 @@ def _gather_nd(scenario: Scenario, rng: np.random.Generator, dtype: DType) -> Pr
 
 def _deep(scenario: Scenario, rng: np.random.Generator) -> tuple[tuple[int, ...], int]:
     depth = scenario["depth"]
-    sizes = [int(rng.integers(1, 5)) for _ in range(depth + scenario["rest"])]
+    if scenario.get("cube"):
+        return (scenario["length"],) * (depth + scenario["rest"]), depth
+    room = 5 if scenario["picks"] < 5000 else 3
+    sizes = [int(rng.integers(1, room)) for _ in range(depth + scenario["rest"])]
     sizes[int(rng.integers(depth))] = scenario["length"]
     return tuple(sizes), depth
 
@@ -192,7 +197,7 @@ _READ: dict[str, Any] = {
     "length": _AXES,
     "rank": (2, 1, 3, 4),
     "axis": (0, 1, 2),
-    "picks": (5, 1, 33, 600),
+    "picks": (5, 1, 33, 600, 5000),
     "index": INDEX_TYPES,
     "sign": ("positive", "both", "negative"),
     "order": ORDERS,
