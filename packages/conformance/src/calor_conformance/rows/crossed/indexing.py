@@ -102,6 +102,15 @@ def _deep(scenario: Scenario, rng: np.random.Generator) -> tuple[tuple[int, ...]
     return tuple(sizes), depth
 
 
+def _values(
+    scenario: Scenario, rng: np.random.Generator, dtype: DType, shape: tuple[int, ...], most: int
+) -> Array:
+    """Return numbers whose updates are exact: small ones, of any size where they are compared."""
+    if scenario["update"] in ("add", "mul") or scenario["values"] == "small":
+        return whole(rng, dtype, shape, most)
+    return bits(rng, dtype, shape)
+
+
 _UPDATES: dict[str, np.ufunc] = {
     "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum,
 }  # fmt: skip
@@ -127,8 +136,8 @@ def _scatter_nd(scenario: Scenario, rng: np.random.Generator, dtype: DType) -> P
     indices, found = _many(scenario, rng, shape[:depth])
     # Units alone, so that products of thousands stay exact.
     most = 1 if update == "mul" else 3
-    x = whole(rng, dtype, shape, most)
-    updates = whole(rng, dtype, (scenario["picks"], *shape[depth:]), most)
+    wanted = (scenario["picks"], *shape[depth:])
+    x, updates = (_values(scenario, rng, dtype, s, most) for s in (shape, wanted))
     return one(
         [x, indices, updates],
         lambda t, i, u: find("scatter_nd")(t, i, u, update=update),
@@ -148,7 +157,7 @@ def _scatter_along(scenario: Scenario, rng: np.random.Generator, dtype: DType) -
     at = list(np.indices(wanted, sparse=True))
     at[axis] = _whole(indices, shape[axis])
     most = 1 if update == "mul" else 3
-    x, updates = whole(rng, dtype, shape, most), whole(rng, dtype, wanted, most)
+    x, updates = (_values(scenario, rng, dtype, s, most) for s in (shape, wanted))
     return one(
         [x, indices, updates],
         lambda t, i, u: find("scatter_along")(t, i, u, axis=axis, update=update),
@@ -211,7 +220,10 @@ _SEVERAL: dict[str, Any] = {
     "sign": ("positive", "both", "negative"),
     "order": ORDERS,
 }
-_HOW: dict[str, Any] = {"update": ("assign", "add", "mul", "max", "min")}
+_HOW: dict[str, Any] = {
+    "update": ("assign", "add", "mul", "max", "min"),
+    "values": ("small", "any"),
+}
 _WRONG: dict[str, Any] = {
     "length": (7, 1, 100, 127, 128, 300),
     "rest": (0, 1, 2),
