@@ -193,7 +193,7 @@ def gradients_add_up(place: Place) -> None:
 
     found = []
     for function in (step, calor.jit(step)):
-        w = calor.asarray(plain_array([1, 2]))
+        w: Any = calor.asarray(plain_array([1, 2]))
         w.requires_grad = True
         for n in range(3):
             function(w, calor.asarray(plain_array([n + 1, 1])))
