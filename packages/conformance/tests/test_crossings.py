@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from functools import partial
+from itertools import combinations, islice
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,14 @@ from calor.ops.base import find
 from calor_conformance import deep, outcomes, suite
 from calor_conformance.checks.base import Place
 from calor_conformance.rows.crossed import SUBJECTS
+from calor_conformance.rows.crossed.language import Subject
 from calor_conformance.rows.crossed.orders import ORDERS, placed
 from calor_conformance.rows.crossed.pairwise import pairwise
 from calor_conformance.rows.crossed.sources import philox
 from calor_conformance.selection import selection
 
+RNG = partial(np.random.default_rng, 0)
+CUBES = [s for s in SUBJECTS if "cube" in s.factors and s.op not in ("concat", "expand")]
 FACTORS: list[dict[str, Any]] = [
     {"a": (0, 1, 2, 3), "b": ("x", "y"), "c": (True, False), "d": range(5)},
     {"only": (1, 2, 3)},
@@ -53,6 +57,22 @@ def test_an_operand_in_any_order_is_the_operand(order: str, shape: tuple[int, ..
             got = step(calor.asarray(array)).numpy()
         assert got.shape == shape
         assert (got == x).all()
+
+
+@pytest.mark.parametrize(
+    "subject", [s for s in SUBJECTS if "cube" in s.factors], ids=lambda s: s.label
+)
+def test_axes_of_a_cube_are_equal(subject: Subject) -> None:
+    seen = set()
+    for scenario in islice(pairwise({"mode": ("jit",), **subject.factors}, RNG()), 6):
+        problem = subject.build(scenario, RNG(), subject.main)
+        assert problem is not None
+        array = np.asarray(problem.arrays[0])
+        seen.add(array.ndim)
+        assert subject.op == "expand" or len(set(array.shape)) <= (
+            2 if subject.op == "concat" else 1
+        )
+    assert max(seen) > 2
 
 
 def test_philox_gives_the_known_answers() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from .checks import (
     beyond_thresholds,
+    calls,
     collectives,
     composites,
     crossings,
@@ -84,6 +85,7 @@ _CONTRACTS = (
     threads,
     thread_work,
     beyond_thresholds,
+    calls,
     process_memory,
     collectives,
 )

@@ -8,7 +8,8 @@ is told with the factors that it takes to fail.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -42,9 +43,9 @@ CONTRACT = (
 )
 OF_GRADIENTS = "the gradient is the transpose of the derivative, at all lengths and attributes"
 # Scenarios of a check in the main dtype of a subject, in typical and other ones, of its gradient.
-MAIN, MORE, OTHERS, GRADIENTS = 24, 6, 3, 8
+MAIN, MORE, OTHERS, GRADIENTS = 16, 6, 3, 8
 # Along rows a fault may take a length, an axis and a position together.
-ROWS = 48
+ROWS = 32
 # Other dtypes whose kernels differ most.
 _TYPICAL = (int32, int64, uint8, float16, complex64)
 # Elementwise ops are many, and have checks of special numbers and shapes besides.
@@ -94,19 +95,32 @@ def _text(subject: Subject) -> str:
 def _count(kind: str, subject: Subject, dtype: DType) -> int:
     if kind == "crossed-gradient":
         return GRADIENTS if dtype is float64 else OTHERS
+    if subject.whole:
+        return sys.maxsize
     most = MAIN if dtype is subject.main else MORE if dtype in _TYPICAL else OTHERS
     if dtype is subject.main and {"sign", "reverse", "keys", "update"} & set(subject.factors):
         most = ROWS
     if "broadcast" in subject.factors:
         most = min(most, ELEMENTWISE)
+    if "cube" in subject.factors:
+        most = MAIN
     return min(most, *(n for name, n in _FEW.items() if name in subject.name), most)
 
 
 def _sampled(kind: str, subject: Subject, dtype: DType, place: Place) -> None:
-    count = _count(kind, subject, dtype)
     every = scenarios(subject, dtype, place.plain.info, [place.seed])
-    for scenario in islice(every, count):
+    count = _count(kind, subject, dtype)
+    for scenario in _of_each(subject.each, every) if subject.each else islice(every, count):
         tried(kind, subject, scenario, dtype, place, deep=False)
+
+
+def _of_each(factor: str, every: Iterable[Scenario]) -> Iterator[Scenario]:
+    """Yield the first scenario with each value of a factor."""
+    seen: set[Any] = set()
+    for scenario in every:
+        if scenario[factor] not in seen:
+            seen.add(scenario[factor])
+            yield scenario
 
 
 def tried(

@@ -12,6 +12,7 @@ import numpy as np
 import calor
 from calor.dtypes import int64
 from calor.errors import OutOfMemoryError
+from calor.graph.graph import Graph
 from calor.transforms.state import Stateful
 
 from ..collecting import quick_collections
@@ -226,20 +227,50 @@ def state_after_running_out(place: Place) -> None:
 def required_bytes(place: Place) -> None:
     x = calor.asarray(plain_array(np.ones((64, 64))))
     calor.eval(x)
-    graph = calor.trace(lambda x: calor.maximum(x @ x, x) * x + (x + 1) @ x, x)
+    for what, program in _PROGRAMS.items():
+        _announced(place, what, calor.trace(program, x), x.nbytes)
+
+
+# Results that are copies, of operands, of each other and of views, are memory too.
+_PROGRAMS: dict[str, Callable[[Any], Any]] = {
+    "arithmetic": lambda x: calor.maximum(x @ x, x) * x + (x + 1) @ x,
+    "its operand": lambda x: (x, calor.reshape(x, (-1,))),
+    "a result several times": lambda x: [x + 1] * 3,
+    "views of a result": lambda x: [f(x + 1) for f in (_turned, _flat, _whole)],
+    "constants": lambda x: (x + calor.full((64, 64), 3, dtype=x.dtype), calor.zeros_like(x)),
+}
+
+
+def _turned(x: Any) -> Any:
+    return calor.permute_dims(x, (1, 0))
+
+
+def _flat(x: Any) -> Any:
+    return calor.reshape(x, (-1,))
+
+
+def _whole(x: Any) -> Any:
+    return x[:, :]
+
+
+def _announced(place: Place, what: str, graph: Graph, least: int) -> None:
     device = place.plain
     executable = compiled(place, graph)
     required = executable.required_bytes
-    assert isinstance(required, int), f"required_bytes is {required!r}"
+    assert isinstance(required, int), f"{what}: required_bytes is {required!r}"
     buffer = device.backend.upload(device.index, plain_array(np.ones((64, 64))))
     with at_the_peak(place):
         before = in_use(place)
         made = executable([buffer])
         device.backend.synchronize(device.index)
         grown = device.memory.in_use - before
-        assert x.nbytes <= grown <= required, f"{grown} bytes were allocated, {required} announced"
+        assert least <= grown <= required, (
+            f"{what}: {grown} bytes were allocated, {required} announced"
+        )
         most = device.memory.peak - before
-        assert most <= required, f"{most} bytes were allocated at once, {required} announced"
+        assert most <= required, (
+            f"{what}: {most} bytes were allocated at once, {required} announced"
+        )
         del made
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import calor
-from calor.dtypes import DType, float16, float32, float64, uint8, uint16, uint32, uint64
+from calor.dtypes import DType, bfloat16, float16, float32, float64, uint8, uint16, uint32, uint64
 from calor.ops.base import find
 from calor.reference.random import random_bits as meaning
 
@@ -37,6 +37,21 @@ LENGTHS = (1, 3, 4, 5, 8, 1001)
 def _bits(key: Any, counter: Any, shape: tuple[int, ...], width: int) -> Array:
     words = [calor.asarray(np.array(w, np.uint32)) for w in (key, counter)]
     return np.asarray(find("random_bits")(*words, shape=shape, bits=width).numpy())
+
+
+@contract(
+    "uniform numbers are at least 0 and less than 1 in every dtype, and use its whole range",
+    of=(float16, bfloat16, float32, float64),
+    dtypes=(uint32,),
+    op="random_bits",
+)
+def uniform_ends(place: Place, dtype: DType) -> None:
+    drawn = calor.random.uniform((20_000,), dtype=dtype, key=calor.random.key(3)).numpy()
+    wide = drawn.astype(np.float64)
+    assert wide.min() >= 0, f"{wide.min()} is less than 0"
+    assert wide.max() < 1, f"{wide.max()} is not less than 1"
+    reach = wide.max() - wide.min()
+    assert reach > 0.98, f"all are from {wide.min()} to {wide.max()}"
 
 
 @contract("Philox4x32-10 gives Random123's known answers", dtypes=(uint32,), op="random_bits")

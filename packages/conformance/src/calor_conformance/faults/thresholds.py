@@ -112,6 +112,52 @@ def _inverted(right: Any) -> Any:
     return permute
 
 
+def _neighbours(right: Any) -> Any:
+    def total(x: Array, *, axes: tuple[int, ...], dtype: Any) -> Any:
+        # Of equal axes, any two give the same shape.
+        if len(axes) == 2 and axes[1] - axes[0] > 1 and len(set(x.shape)) == 1:
+            axes = (axes[0], axes[0] + 1)
+        return right(x, axes=axes, dtype=dtype)
+
+    return total
+
+
+def _early_carry(y: Array, operands: Any, attributes: Any) -> Array:
+    axis, at = attributes["axis"], 1 << 17
+    if y.shape[axis] <= at or axis == y.ndim - 1 or attributes["reverse"]:
+        return y
+    moved = np.moveaxis(y.copy(), axis, 0)
+    moved[at:] -= moved[at - 1]
+    return np.asarray(np.moveaxis(moved, 0, axis))
+
+
+def _without_last(y: Array, operands: Any, attributes: Any) -> Array:
+    (axis, *more), x = attributes["axes"], operands[0]
+    if more or x.shape[axis] % 13 or attributes["kind"] != "forward":
+        return y
+    made = np.moveaxis(y.copy(), axis, 0)
+    made[0] -= np.moveaxis(x, axis, 0)[-1]
+    return np.asarray(np.moveaxis(made, 0, axis))
+
+
+def _one_for_two(right: Any) -> Any:
+    def sort(x: Array, **attributes: Any) -> Any:
+        values, places = right(x, **attributes)
+        if x.dtype.kind in "iu" and x.size and x.min() >= np.iinfo(x.dtype).max - 1:
+            values = np.full_like(values, x.max())
+        return values, places
+
+    return sort
+
+
+def _ends_late(y: Array, operands: Any, attributes: Any) -> Array:
+    # Half a unit beyond the largest float16 is infinite.
+    x = operands[0]
+    if x.dtype != np.float32 or y.dtype != np.float16:
+        return y
+    return np.where(np.abs(x) == 65520, np.sign(x) * 65504, y).astype(y.dtype)
+
+
 FAULTS = [
     Fault(
         "large-upload-shares",
@@ -164,5 +210,40 @@ FAULTS = [
         changing(permute=_inverted),
         ("crossed/permute-cube/float32",),
         ("permute",),
+    ),
+    Fault(
+        "axes-beside",
+        "a sum over two axes apart takes neighbours if all axes are equal",
+        changing(sum=_neighbours),
+        ("crossed/sum-cube/float32",),
+        ("sum",),
+    ),
+    Fault(
+        "late-carry-lost",
+        "a scan along an outer axis begins anew after 2 ** 17 elements",
+        changing(cumsum=afterwards(_early_carry)),
+        ("crossed/cumsum-long/float32",),
+        ("cumsum",),
+    ),
+    Fault(
+        "prime-transform",
+        "the first result of transforms of multiples of 13 lacks a term",
+        changing(fft=afterwards(_without_last)),
+        ("crossed/fft-lengths/complex64",),
+        ("fft",),
+    ),
+    Fault(
+        "equal-ends",
+        "the two largest integers are one where all keys are",
+        changing(sort=_one_for_two),
+        ("crossed/sort/*",),
+        ("sort",),
+    ),
+    Fault(
+        "late-infinity",
+        "float32 in the middle between the largest float16 and infinity is rounded down",
+        changing(cast=afterwards(_ends_late)),
+        ("crossed/cast/float32",),
+        ("cast",),
     ),
 ]

@@ -34,6 +34,8 @@ def expected(c: Case, operands: list[Array], dtype: DType) -> tuple[Any, ...]:
 
 
 def _wrapped(values: Array, dtype: np.dtype[Any]) -> Array:
+    if np.asarray(values).dtype.kind in "iu":
+        return np.asarray(values).astype(dtype)  # NumPy wraps integers, and objects are slow.
     limits = np.iinfo(dtype)
     low, span = int(limits.min), int(limits.max) - int(limits.min) + 1
     flat = [(int(v) - low) % span + low for v in np.asarray(values, object).reshape(-1)]

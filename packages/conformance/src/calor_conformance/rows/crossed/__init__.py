@@ -17,12 +17,20 @@ from . import (
     reductions,
     scans,
     sources,
+    transforms,
     windows,
 )
+from .cubes import cubes
 from .language import Subject
 
 SUBJECTS: list[Subject] = [
     *elementwise.SUBJECTS,
+    *cubes(reductions.SUBJECTS),
+    *cubes(scans.SUBJECTS),
+    *cubes(s for s in movement.SUBJECTS if s.op not in ("permute", "bitcast")),
+    *cubes(joining.SUBJECTS),
+    *cubes(indexing.SUBJECTS),
+    *cubes(normalizing.SUBJECTS),
     *reductions.SUBJECTS,
     *scans.SUBJECTS,
     *movement.SUBJECTS,
@@ -32,5 +40,6 @@ SUBJECTS: list[Subject] = [
     *windows.SUBJECTS,
     *normalizing.SUBJECTS,
     *sources.SUBJECTS,
+    *transforms.SUBJECTS,
     *chains.SUBJECTS,
 ]

@@ -13,7 +13,7 @@ from calor.ops import elementwise as e
 from calor.ops import movement as m
 
 from ..domains import special
-from ..language import Array
+from ..language import Array, Tolerance
 from .drawing import numbers
 from .language import Problem, Subject
 from .orders import placed
@@ -167,12 +167,106 @@ _VIEWS: dict[str, tuple[Callable[[Any], Any], Callable[[Array], Array]]] = {
         lambda a: np.broadcast_to(a[:1], a.shape),
     ),
 }
+# What a compiler takes for a pattern: which of two values each part of it reads.
+_PATTERNS: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
+    "moments": lambda lib, x, y, n: lib.sum((x - lib.sum(y, axis=-1, keepdims=True) / n) ** 2,
+                                            axis=-1, keepdims=True),
+    "softmax": lambda lib, x, y, n: lib.exp(x - lib.max(y, axis=-1, keepdims=True)) / lib.sum(
+        lib.exp(x - lib.max(x, axis=-1, keepdims=True)), axis=-1, keepdims=True),
+    "shares": lambda lib, x, y, n: lib.exp(x - lib.max(x, axis=-1, keepdims=True)) / lib.sum(
+        lib.exp(y - lib.max(x, axis=-1, keepdims=True)), axis=-1, keepdims=True),
+    "norm": lambda lib, x, y, n: x / lib.sqrt(lib.sum(y * y, axis=-1, keepdims=True) / n + 1),
+    "gate": lambda lib, x, y, n: x / (1 + lib.exp(-y)) + lib.sum(x, axis=-1, keepdims=True) / n,
+}  # fmt: skip
+
+
+def _look_alikes(scenario: Scenario, rng: np.random.Generator, dtype: DType) -> Problem:
+    """Programs that are a known pattern if two values are one, and are not if they differ."""
+    function, n = _PATTERNS[scenario["pattern"]], scenario["length"]
+    shape = (scenario["rows"], n)
+    x, y = (rng.integers(-8, 9, shape) / 4 for _ in range(2))
+    count = n - 1 if scenario["count"] == "less" and n > 1 else n
+    same = scenario["values"] == "same"
+
+    def apply(lib: Any, a: Any, b: Any) -> Any:
+        return function(lib, a, a if same else b, count)
+
+    given = [x.astype(dtype.numpy), y.astype(dtype.numpy)]
+    with np.errstate(all="ignore"):
+        want = np.asarray(apply(np, x, y))
+    size = np.full(want.shape, 1 + np.abs(want).max(initial=0.0))
+    return Problem(
+        given, lambda a, b: apply(calor, a, b), lambda: [want], [dtype], Tolerance(64, 8),
+        lambda: [size], zeros=False, slope=False,
+    )  # fmt: skip
+
+
+def _siblings(scenario: Scenario, rng: np.random.Generator, dtype: DType) -> Problem:
+    """The same ops on several parts of one array, and on the parts of another in another order."""
+    parts, n = scenario["parts"], scenario["length"]
+    x, y = (rng.integers(-50, 50, (parts, n)).astype(dtype.numpy) for _ in range(2))
+    order = [int(k) for k in rng.permutation(parts)]
+    along = scenario["op"]
+
+    def apply(lib: Any, a: Any, b: Any) -> list[Any]:
+        made = [a[k] * 2 - b[j] for k, j in enumerate(order)]
+        if along == "scan":
+            made = [lib.cumsum(m, 0) for m in made]
+        elif along == "reduce":
+            made = [m - lib.max(m) for m in made]
+        return made
+
+    def run(a: Any, b: Any) -> list[Any]:
+        return apply(_Numbers, a, b)
+
+    def want() -> list[Array]:
+        return [np.asarray(m).astype(dtype.numpy) for m in apply(np, x, y)]
+
+    return Problem([x, y], run, want, [dtype] * parts)
+
+
+class _Numbers:
+    """The functions of NumPy's names that siblings use, in the dtype of their operand."""
+
+    max = staticmethod(calor.max)
+
+    @staticmethod
+    def cumsum(x: Any, axis: int) -> Any:
+        """Return the running sum in the dtype of x."""
+        return calor.cumulative_sum(x, axis=axis, dtype=x.dtype)
+
+
+def _large(scenario: Scenario, rng: np.random.Generator, dtype: DType) -> Problem:
+    """Several values of a mebibyte or more that live at once, and that nothing can join."""
+    rows, columns = scenario["shape"]
+    x = rng.integers(-3, 4, (rows, columns)).astype(dtype.numpy)
+
+    def apply(scan: Any, turn: Any, a: Any) -> Any:
+        one, other = scan(a, 0), scan(a, 1)
+        third = turn(scan(turn(one - a), 0))
+        last = scan(other - third, 1)
+        return [last - one, third + other, last - third]
+
+    def run(t: Any) -> Any:
+        return apply(_Numbers.cumsum, lambda a: m.flip(a, axes=(0, 1)), t)
+
+    def want() -> list[Array]:
+        with np.errstate(all="ignore"):
+            made = apply(lambda a, k: np.cumsum(a, k, dtype=a.dtype), lambda a: a[::-1, ::-1],
+                         x.astype(np.int64))  # fmt: skip
+        return [np.asarray(m).astype(dtype.numpy) for m in made]
+
+    return Problem([x], run, want, [dtype] * 3)
+
+
 _EVERY = (float32, int32)
 _THROUGH = (
     calor.int32, calor.float32, calor.int8, calor.uint8, calor.float16, calor.int64,
     calor.bfloat16, calor.float64, calor.uint32,
 )  # fmt: skip
 _WHOLE = (int32, float32, calor.int64, calor.uint32, calor.int8, float64)
+# A compiler sees programs that are traced.
+_TRACED: dict[str, Any] = {"mode": ("jit", "again")}
 
 SUBJECTS: list[Subject] = [
     Subject("", _movements, _EVERY,
@@ -180,13 +274,23 @@ SUBJECTS: list[Subject] = [
              "then": (False, True)}, name="chain-of-views"),
     Subject("", _constants, (float32, float64),
             {"length": (33, 7, 257), "first": tuple(_NEUTRAL), "second": tuple(_NEUTRAL),
-             "number": _CONSTANTS, "other": _CONSTANTS}, name="chain-with-constants"),
-    Subject("", _there_and_back, _WHOLE, {"length": (257, 33), "through": _THROUGH},
-            name="chain-of-casts"),
+             "number": _CONSTANTS, "other": _CONSTANTS, **_TRACED}, name="chain-with-constants",
+            whole=True),
+    Subject("", _there_and_back, _WHOLE, {"length": (257, 33), "through": _THROUGH, **_TRACED},
+            name="chain-of-casts", whole=True),
     Subject("", _choices, _EVERY,
             {"length": (33, 7, 257, 1500), "numbers": ((1, 0), (0, 1), (2, 2), (-1, 3)),
              "joined": (False, True)}, name="chain-of-constants"),
     Subject("", _shared, _EVERY,
             {"side": (33, 7, 130), "view": tuple(_VIEWS), "kept": (False, True)},
             {"side": (700, 1030)}, name="chain-of-readers"),
+    Subject("", _look_alikes, (float32,),
+            {"pattern": tuple(_PATTERNS), "length": (33, 1500, 70_001), "rows": (3, 1),
+             "values": ("other", "same"), "count": ("all", "less"), **_TRACED},
+            name="chain-like-a-pattern", whole=True),
+    Subject("", _siblings, _EVERY,
+            {"parts": (2, 3, 5, 9), "length": (33, 7, 257, 1500), "op": ("", "scan", "reduce"),
+             **_TRACED}, name="chain-of-siblings"),
+    Subject("", _large, (int32,),
+            {"shape": ((520, 530), (1031, 400), (130, 4100)), **_TRACED}, name="chain-of-large"),
 ]  # fmt: skip

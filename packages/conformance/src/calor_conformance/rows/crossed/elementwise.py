@@ -213,7 +213,11 @@ def _around_the_ends(to: DType, source: DType, rng: np.random.Generator) -> Arra
         ends = [0.0, 1.0]
     else:
         part = to.numpy if not to.is_complex else np.dtype(np.float32)
-        ends = [float(limits_of(part).tiny), 1 / float(limits_of(part).eps), 1.0]
+        limits_ = limits_of(part)
+        # Where numbers become too large, half a unit beyond the largest.
+        most, unit = float(limits_.max), float(limits_.eps)
+        last = most + 2.0 ** np.floor(np.log2(most)) * unit / 2 if most < 1e300 else most
+        ends = [float(limits_.tiny), 1 / unit, 1.0, most, last]
     # Ties of the target, numbers beside them, and beyond the ends.
     made = [e * f for e in ends for f in (1, -1, 1 + 2**-9, 1 + 2**-24, 1 - 2**-9, 2, 0.5)]
     made += [e + d for e in ends for d in (-1.5, -1, -0.5, 0.5, 1, 1.5, 3)]
@@ -293,7 +297,7 @@ SUBJECTS: list[Subject] = [
         )
     ),
     Subject("cast", _cast, _CAST_SOURCES,
-            {"to": _CAST_TARGETS, "length": (257, 7, 1, 33, 1500), "position": POSITIONS,
-             "order": ("plain", "flipped", "stepped", "permuted")}),
+            {"to": _CAST_TARGETS, "length": (257, 300, 1500), "position": POSITIONS,
+             "order": ("plain", "flipped", "stepped", "permuted")}, each="to"),
     *_cuts(),
 ]  # fmt: skip

@@ -47,6 +47,8 @@ def _whole(indices: Array, size: int) -> Array:
 def _shape(scenario: Scenario, rng: np.random.Generator) -> tuple[tuple[int, ...], int]:
     rank, n = scenario["rank"], scenario["length"]
     axis = rank - 1 - scenario["axis"] % rank
+    if scenario.get("cube"):
+        return (n,) * rank, axis
     sizes = [int(rng.integers(1, 4)) for _ in range(rank)]
     sizes[axis] = n
     return tuple(sizes), axis
@@ -92,9 +94,21 @@ def _gather_nd(scenario: Scenario, rng: np.random.Generator, dtype: DType) -> Pr
 
 def _deep(scenario: Scenario, rng: np.random.Generator) -> tuple[tuple[int, ...], int]:
     depth = scenario["depth"]
-    sizes = [int(rng.integers(1, 5)) for _ in range(depth + scenario["rest"])]
+    if scenario.get("cube"):
+        return (scenario["length"],) * (depth + scenario["rest"]), depth
+    room = 5 if scenario["picks"] < 5000 else 3
+    sizes = [int(rng.integers(1, room)) for _ in range(depth + scenario["rest"])]
     sizes[int(rng.integers(depth))] = scenario["length"]
     return tuple(sizes), depth
+
+
+def _values(
+    scenario: Scenario, rng: np.random.Generator, dtype: DType, shape: tuple[int, ...], most: int
+) -> Array:
+    """Return numbers whose updates are exact: small ones, of any size where they are compared."""
+    if scenario["update"] in ("add", "mul") or scenario["values"] == "small":
+        return whole(rng, dtype, shape, most)
+    return bits(rng, dtype, shape)
 
 
 _UPDATES: dict[str, np.ufunc] = {
@@ -122,8 +136,8 @@ def _scatter_nd(scenario: Scenario, rng: np.random.Generator, dtype: DType) -> P
     indices, found = _many(scenario, rng, shape[:depth])
     # Units alone, so that products of thousands stay exact.
     most = 1 if update == "mul" else 3
-    x = whole(rng, dtype, shape, most)
-    updates = whole(rng, dtype, (scenario["picks"], *shape[depth:]), most)
+    wanted = (scenario["picks"], *shape[depth:])
+    x, updates = (_values(scenario, rng, dtype, s, most) for s in (shape, wanted))
     return one(
         [x, indices, updates],
         lambda t, i, u: find("scatter_nd")(t, i, u, update=update),
@@ -143,7 +157,7 @@ def _scatter_along(scenario: Scenario, rng: np.random.Generator, dtype: DType) -
     at = list(np.indices(wanted, sparse=True))
     at[axis] = _whole(indices, shape[axis])
     most = 1 if update == "mul" else 3
-    x, updates = whole(rng, dtype, shape, most), whole(rng, dtype, wanted, most)
+    x, updates = (_values(scenario, rng, dtype, s, most) for s in (shape, wanted))
     return one(
         [x, indices, updates],
         lambda t, i, u: find("scatter_along")(t, i, u, axis=axis, update=update),
@@ -192,7 +206,7 @@ _READ: dict[str, Any] = {
     "length": _AXES,
     "rank": (2, 1, 3, 4),
     "axis": (0, 1, 2),
-    "picks": (5, 1, 33, 600),
+    "picks": (5, 1, 33, 600, 5000),
     "index": INDEX_TYPES,
     "sign": ("positive", "both", "negative"),
     "order": ORDERS,
@@ -206,7 +220,10 @@ _SEVERAL: dict[str, Any] = {
     "sign": ("positive", "both", "negative"),
     "order": ORDERS,
 }
-_HOW: dict[str, Any] = {"update": ("assign", "add", "mul", "max", "min")}
+_HOW: dict[str, Any] = {
+    "update": ("assign", "add", "mul", "max", "min"),
+    "values": ("small", "any"),
+}
 _WRONG: dict[str, Any] = {
     "length": (7, 1, 100, 127, 128, 300),
     "rest": (0, 1, 2),

@@ -85,6 +85,10 @@ class Subject:
         What the row is about, after the op.
     differentiable : bool, default False
         Whether its gradient is compared with differences.
+    whole : bool, default False
+        Whether all scenarios of its covering array are tried always, since they are quick.
+    each : str, default ""
+        The factor of which each value is tried always, once.
     """
 
     op: str
@@ -94,6 +98,8 @@ class Subject:
     deep: Factors = field(default_factory=dict)
     name: str = ""
     differentiable: bool = False
+    whole: bool = False
+    each: str = ""
 
     @property
     def main(self) -> DType:
@@ -192,11 +198,17 @@ def wide(x: Array) -> Array:
     return x.astype(np.longdouble if x.dtype == np.float64 else np.float64)
 
 
+def modular(x: Array) -> Array:
+    """Return integers as uint64, whose sums and products are exact modulo 2⁶⁴."""
+    return x.astype(np.int64 if x.dtype.kind == "i" else np.uint64).view(np.uint64)
+
+
 def shape_of(scenario: Scenario, rng: np.random.Generator) -> tuple[tuple[int, ...], int]:
     """Return a shape of the scenario's rank with its length, and the axis of that length.
 
     Factors are ``length``, ``rank`` and ``axis``, which is counted from the end, or both together
-    as ``place``, where an attribute is to meet each axis of each rank. Other axes are short.
+    as ``place``, where an attribute is to meet each axis of each rank. Other axes are short, or of
+    the same length if the scenario is a ``cube``.
 
     Parameters
     ----------
@@ -212,11 +224,13 @@ def shape_of(scenario: Scenario, rng: np.random.Generator) -> tuple[tuple[int, .
     """
     rank, from_end = scenario.get("place") or (scenario["rank"], scenario["axis"])
     n, axis = scenario["length"], rank - 1 - from_end % rank
+    if scenario.get("cube"):
+        return (n,) * rank, axis
     room = 4 if n < 1000 else 3 if n < 100_000 else 2
     sizes = [int(rng.integers(1, room + 1)) for _ in range(rank)]
     if rank > 1 and n < 100_000:
         # One other axis is long enough to be seen.
         other = int(rng.integers(rank - 1))
-        sizes[other + (other >= axis)] = int(rng.integers(3, 14 if n > 2000 else 30))
+        sizes[other + (other >= axis)] = int(rng.integers(3, 10 if n > 2000 else 30))
     sizes[axis] = n
     return tuple(sizes), axis

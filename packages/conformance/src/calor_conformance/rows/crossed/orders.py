@@ -15,6 +15,8 @@ Function = Callable[[Any], Any]
 ORDERS = ("plain", "flipped", "permuted", "turned", "stepped", "cut", "reshaped")
 # Larger operands are cut out of no still larger ones.
 _MOST = 1 << 19
+# Bytes of noise that differ; an odd number of them, so that neighbouring rows do.
+_PERIOD = 4093
 
 
 def placed(x: Array, order: str, rng: np.random.Generator) -> tuple[Array, Function]:
@@ -112,7 +114,8 @@ def _noise(shape: tuple[int, ...], dtype: Any, rng: np.random.Generator) -> Arra
     """Return bytes that no result may show; they are numbers of every dtype."""
     count = int(np.prod(shape)) * dtype.itemsize
     top = 2 if dtype == np.bool_ else 120
-    made = rng.integers(1 if top > 2 else 0, top, count, dtype=np.uint8)
+    drawn = rng.integers(1 if top > 2 else 0, top, min(count, _PERIOD), dtype=np.uint8)
+    made = np.resize(drawn, count)
     return np.ndarray(shape, dtype, made.tobytes()).copy()
 
 

@@ -16,6 +16,8 @@ Factors = Mapping[str, Sequence[Any]]
 Scenario = dict[str, Any]
 # Random scenarios that compete for the next place.
 _RIVALS = 12
+# Of fewer open pairs each rival contains one.
+_FEW = 40
 
 
 def pairwise(factors: Factors, rng: np.random.Generator) -> Iterator[Scenario]:
@@ -53,7 +55,9 @@ def pairwise(factors: Factors, rng: np.random.Generator) -> Iterator[Scenario]:
             yield from ({name: value} for value in factors[name])
         return
     while left:
-        rivals = [_with_open_pair(left, sizes, rng) for _ in range(_RIVALS)]
+        rivals = rng.integers(0, sizes, (_RIVALS, len(sizes))).tolist()
+        if len(left) < _FEW:
+            _with_open_pairs(rivals, left, rng)
         met = [left.intersection(_pairs(row)) for row in rivals]
         best = max(range(_RIVALS), key=lambda k: len(met[k]))
         left -= met[best]
@@ -65,13 +69,12 @@ def _pairs(row: Sequence[int]) -> list[tuple[int, int, int, int]]:
     return [(i, row[i], j, row[j]) for i, j in combinations(range(len(row)), 2)]
 
 
-def _with_open_pair(
-    left: set[tuple[int, int, int, int]], sizes: Sequence[int], rng: np.random.Generator
-) -> list[int]:
-    row = [int(rng.integers(n)) for n in sizes]
+def _with_open_pairs(
+    rows: list[list[int]], left: set[tuple[int, int, int, int]], rng: np.random.Generator
+) -> None:
+    """Give each row one of the last open pairs, which random rows rarely have."""
     # Sets have an order of their own in each process, which must not choose.
-    wanted = sorted(left)[int(rng.integers(len(left)))] if len(left) < 40 else None
-    if wanted is not None:
-        i, a, j, b = wanted
+    wanted = sorted(left)
+    for row, k in zip(rows, rng.integers(0, len(wanted), len(rows)).tolist(), strict=True):
+        i, a, j, b = wanted[k]
         row[i], row[j] = a, b
-    return row

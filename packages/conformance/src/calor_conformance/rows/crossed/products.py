@@ -36,6 +36,9 @@ def _dot(scenario: Scenario, rng: np.random.Generator, dtype: DType) -> Problem 
     sizes["m0"], sizes["n0"] = scenario["rows"], scenario["columns"]
     if scenario["free"] > 1:
         sizes["m1"] = 2
+    if scenario.get("cube"):
+        for name in sizes:
+            sizes[name] = scenario["depth"]
     if np.prod([float(s) for s in sizes.values()]) > (1e7 if dtype.is_inexact else 1e6):
         return None
     shared = [n for n in sizes if n[0] in "bc"]
@@ -98,6 +101,11 @@ SUBJECTS: list[Subject] = [
              "order": ORDERS, "special": ("none", "nan", "infinite"),
              "position": ("last", "tail", "middle")},
             {"depth": (1500, 65_537), "rows": (1025, 257)}, differentiable=True),
+    Subject("dot_general", _dot, (float32,),
+            {"depth": (3, 4), "rows": (1,), "columns": (1,), "batches": (1, 0, 2),
+             "contracted": (2, 3, 1), "free": (2, 1), "axes": ("shuffled", "usual"),
+             "order": ORDERS, "special": ("none",), "position": ("last",), "cube": (True,)},
+            name="cube"),
     Subject("dot_general", _deep, WIDE_FLOATS,
             {"depth": (1500, 20_000), "rows": (1, 5, 33), "columns": (1, 3, 17),
              "order": ("plain", "permuted")},

@@ -22,7 +22,7 @@ from ..language import (
     ulp,
 )
 from .drawing import POSITIONS, numbers, places, rows_of_specials, whole, with_specials
-from .language import DEEP, LENGTHS, LONG, Problem, Subject, one, shape_of, wide
+from .language import DEEP, LENGTHS, LONG, Problem, Subject, modular, one, shape_of, wide
 from .orders import ORDERS
 from .pairwise import Scenario
 
@@ -134,9 +134,7 @@ def _sum(scenario: Scenario, rng: np.random.Generator, dtype: DType) -> Problem:
 
 
 def _exact_sum(x: Array, axes: tuple[int, ...]) -> Array:
-    if x.dtype.kind in "iu":
-        return np.asarray(x.astype(object).sum(axis=axes), object)
-    return np.asarray(wide(x).sum(axis=axes))
+    return np.asarray((modular(x) if x.dtype.kind in "iu" else wide(x)).sum(axis=axes))
 
 
 def _prod(scenario: Scenario, rng: np.random.Generator, dtype: DType) -> Problem:
@@ -150,7 +148,7 @@ def _prod(scenario: Scenario, rng: np.random.Generator, dtype: DType) -> Problem
     return one(
         [x],
         lambda t: find("prod")(t, axes=axes, dtype=dtype),
-        lambda a: (a.astype(object) if a.dtype.kind in "iu" else wide(a)).prod(axis=axes),
+        lambda a: (modular(a) if a.dtype.kind in "iu" else wide(a)).prod(axis=axes),
         tol=ulp(0.5),
     )
 
@@ -168,7 +166,7 @@ def _mixed(op: str) -> Any:
         return one(
             [x],
             lambda t: find(op)(t, axes=(axis,), dtype=dtype),
-            lambda a: getattr(a.astype(object), op)(axis=axis),
+            lambda a: getattr(modular(a), op)(axis=axis),
             dtype=dtype,
         )
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from calor.dtypes import DType, int64
+from calor.dtypes import DType, float32, int64
 from calor.ops.base import find
 
 from ..language import NUMBERS, ORDERED, REALS, Array, ulp
-from .drawing import numbers, rows_of_specials, whole
-from .language import DEEP, LENGTHS, Problem, Subject, one, shape_of, wide
+from .drawing import extremes_of, numbers, rows_of_specials, whole
+from .language import DEEP, LENGTHS, LONG, Problem, Subject, one, shape_of, wide
 from .orders import ORDERS
 from .pairwise import Scenario
 
@@ -67,17 +67,21 @@ def _sort(scenario: Scenario, rng: np.random.Generator, dtype: DType) -> Problem
     n = shape[axis]
     if scenario["keys"] == "few":
         x = whole(rng, dtype, shape, 2)
+    elif scenario["keys"] == "ends":
+        # Nothing but neighbours at an end of the dtype, which are a pivot's last cases.
+        ends = list(extremes_of(dtype).values())
+        x = rng.choice(np.asarray(ends[int(rng.integers(len(ends)))], dtype.numpy), shape)
     elif scenario["keys"] == "ordered":
         x = np.broadcast_to(np.arange(n), (*shape[:axis], *shape[axis + 1 :], n))
         x = np.moveaxis(x % 100, -1, axis).astype(dtype.numpy)
     else:
         x = numbers(rng, dtype, shape)
-    x = rows_of_specials(x, axis, dtype, rng)
+    if scenario["keys"] != "ends":
+        x = rows_of_specials(x, axis, dtype, rng)
     descending = scenario["descending"]
 
     def want() -> list[Array]:
-        key = _ranks(x, descending)
-        at = np.argsort(key, axis=axis, kind="stable")
+        at = np.argsort(_keys(x, descending), axis=axis, kind="stable")
         return [np.take_along_axis(x, at, axis), at.astype(np.int64)]
 
     return Problem(
@@ -88,14 +92,13 @@ def _sort(scenario: Scenario, rng: np.random.Generator, dtype: DType) -> Problem
     )
 
 
-def _ranks(x: Array, descending: bool) -> Array:
-    """Return the rank of each element among the distinct ones, NaN last in both directions."""
-    nan = x != x
-    flat = np.where(nan, 0, x).astype(x.dtype)
-    distinct, ranks = np.unique(flat, return_inverse=True)
-    ranks = ranks.reshape(x.shape)
-    ranks = -ranks if descending else ranks
-    return np.where(nan, distinct.size + 1, ranks)
+def _keys(x: Array, descending: bool) -> Array:
+    """Return keys in the order of the elements, NaN last in both directions."""
+    if x.dtype.kind in "biu":
+        return np.invert(x) if descending else x
+    # Of types that NumPy lacks this is exact.
+    key = x.astype(np.result_type(x.dtype, np.float32) if x.dtype.kind == "f" else np.float32)
+    return -key if descending else key
 
 
 # Each axis of each rank, the plainest first.
@@ -112,9 +115,17 @@ _KEYS: dict[str, Any] = {
     "place": PLACES,
     "order": ORDERS,
     "descending": (False, True),
-    "keys": ("any", "few", "ordered"),
+    "keys": ("any", "few", "ordered", "ends"),
 }
 _FAR: dict[str, Any] = {"length": DEEP}
+# Beyond several chunks of any kernel.
+_LONG: dict[str, Any] = {
+    "length": LONG[-1:],
+    "place": ((2, 1), (1, 0)),
+    "reverse": (False, True),
+    "mode": ("eager",),
+}
+
 _SORT_FAR: dict[str, Any] = {"length": DEEP[:1]}
 
 SUBJECTS: list[Subject] = [
@@ -125,4 +136,10 @@ SUBJECTS: list[Subject] = [
     Subject("cummax", _scan("cummax", np.maximum, numbers), ORDERED, _WHERE, _FAR),
     Subject("cummin", _scan("cummin", np.minimum, numbers), ORDERED, _WHERE, _FAR),
     Subject("sort", _sort, ORDERED, _KEYS, _SORT_FAR),
+    Subject("cumsum", _scan("cumsum", np.add, numbers), (float32, int64), _LONG, name="long",
+            whole=True),
+    Subject("cumprod", _scan("cumprod", np.multiply, _signs), (float32,), _LONG, name="long",
+            whole=True),
+    Subject("cummax", _scan("cummax", np.maximum, numbers), (float32,), _LONG, name="long",
+            whole=True),
 ]  # fmt: skip
