@@ -65,7 +65,12 @@ def test_gradients_add_up_what_is_wanted_alone():
 
         return calor.sum(calor.scan(step, start, rows)[1] ** 2)
 
-    arrays = [numbers(2, WIDTH), numbers(LENGTH, 2, WIDTH), numbers(WIDTH, WIDTH), numbers(2, WIDTH)]
+    arrays = [
+        numbers(2, WIDTH),
+        numbers(LENGTH, 2, WIDTH),
+        numbers(WIDTH, WIDTH),
+        numbers(2, WIDTH),
+    ]
     with calor.device("numpy"):
         given = [calor.asarray(one) for one in arrays]
         graph = calor.trace(calor.grad(loss, argnums=(0, 1)), *given)
