@@ -11,6 +11,8 @@ import json
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from datetime import date
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +103,11 @@ def main() -> int:
     if options.stale:
         print("excuses without a mismatch:", *stale(lines.values()), sep="\n  ")
     if options.json is not None:
-        options.json.write_text(json.dumps(found, indent=1) + "\n")
+        devices = sorted({device for _, _, device in lines})
+        runs = (f"nox -s opinfo -- --device {d} --results {d}.jsonl" for d in devices)
+        versions = {name: version(name) for name in ("torch", "numpy")}
+        head = {"date": str(date.today()), "command": "; ".join(runs), "versions": versions}
+        options.json.write_text(json.dumps({**head, **found}, indent=1) + "\n")
     return bool(found["mismatches"] or found["absent"])
 
 

@@ -28,7 +28,9 @@ from calor_kernel.library.math.base import (
     above,
     format_of,
     polynomial,
+    ratio,
     two_product,
+    two_sum,
 )
 
 # The functions of the library by their approximate number of instructions, without and with a twin
@@ -118,11 +120,25 @@ def _at_least(x: kl.Number) -> kl.Number:
     return kl.max(x, kl.constant(-100.0, x.dtype))
 
 
+# The slope of the polynomial at -1, which is x = 0, and what its rounded constant lacks in float32.
+_SLOPE, _LACKS = 0.6537, 2.4e-8
+
+
 def _scaled(x: kl.Number) -> kl.Number:
-    """Return exp(x²) · erfc(x) for x ≥ 0."""
-    table = ERFCX if format_of(x).number else ERFCX_FLOAT32
-    near = above(x, FAR)
-    return polynomial((near - 3.0) / (near + 3.0), table) / (x + 0.5)
+    """Return exp(x²) · erfc(x) for x ≥ 0.
+
+    Just above 0 results are below 1, of which the roundings of t and of x + ½ are two units each.
+    """
+    wide = bool(format_of(x).number)
+    table = ERFCX if wide else ERFCX_FLOAT32
+    near, small = above(x, FAR), x < 1.0
+    t, rest = ratio(two_sum(near, -3.0), two_sum(near, 3.0))
+    low = kl.fma(kl.select(small, rest, 0.0), _SLOPE, 0.0 if wide else _LACKS)
+    value = kl.fma(polynomial(t, table[1:]), t, low) + table[0]
+    under = x + 0.5
+    quotient = value / under
+    lost = kl.select(small, 0.5 - ((near + 0.5) - near), 0.0)
+    return kl.fma(quotient, -lost / under, quotient)
 
 
 def _power(x: kl.Number, factor: float) -> kl.Number:
@@ -142,7 +158,7 @@ def _erfc(x: kl.Number) -> kl.Number:
     return kl.select(x > 0.5, _tail(abs(x), 1.0), 1.0 - math.erf(x))
 
 
-@row("erfcx", weight=70, bound=Bound(5.0, 4.0))
+@row("erfcx", weight=80, bound=Bound(4.0, 4.0))
 def _erfcx(x: kl.Number) -> kl.Number:
     size = abs(x)
     positive = _scaled(size)
