@@ -25,7 +25,7 @@ PROJECTS = sorted(
 # 25 kB, the thirteen ops declared by their functions 12 kB, the entries of 65 more modules 17 kB,
 # views that are written through 10 kB, other files of weights 8 kB, and memory limits, products of
 # scans and resampling 8 kB.
-CORE_WHEEL_LIMIT = 515_000
+CORE_WHEEL_LIMIT = 530_000
 
 each_project = pytest.mark.parametrize("project", PROJECTS, ids=lambda path: str(path.name))
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from calor.doors import inside
 from calor.keywords import explain
 
 TABLE: Final = {
@@ -187,6 +186,8 @@ RANDOM: Final = _by_name(RANDOM_TABLE)
 
 def imported(name: str, homes: Mapping[str, str], asker: str) -> Any:
     """Return what a late name of a module stands for; ExtensionError says what to install."""
+    from calor.doors import inside  # Most programs name none of these.
+
     home = vars(inside(homes[name], f"{asker}.{name}"))
     # These functions are known here for the first time, so their errors are completed now.
     explain(home, "calor_numerics.")
