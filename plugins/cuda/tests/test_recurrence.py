@@ -1,6 +1,7 @@
 """Do recurrent scans in one launch compile without spills, and leave their words as they were?"""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import calor
 from calor.graph.graph import Graph
 from calor.graph.interpreter import interpret
 from calor_cuda.cuda_cpp import CudaCpp
-from calor_cuda.description import describe
+from calor_cuda.description import describe, shares_cores
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.work import Request, View
 from calor_kernel.library.recurrence import lowering
@@ -97,3 +98,23 @@ def test_a_scan_runs_again(imitated: Any) -> None:
             np.testing.assert_allclose(found, expected, rtol=0.1, atol=2e-2)
     labels = [one.launch.label for some in plan.base.recording.launches for one in some]
     assert labels.count("recurrence") == 2
+
+
+@pytest.mark.parametrize(
+    ("environment", "shared"),
+    [
+        ({"CUDA_MPS_PIPE_DIRECTORY": "served"}, True),
+        ({"CUDA_MPS_PIPE_DIRECTORY": "left"}, False),
+        ({"CUDA_MPS_PIPE_DIRECTORY": "left", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "50"}, True),
+    ],
+)
+def test_cubes_do_not_wait_for_each_other_where_processes_share_cores(
+    environment: dict[str, str], shared: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "served").mkdir()
+    (tmp_path / "served" / "control").touch()
+    folder = tmp_path / environment["CUDA_MPS_PIPE_DIRECTORY"]
+    assert shares_cores({**environment, "CUDA_MPS_PIPE_DIRECTORY": str(folder)}) == shared
+    native = {"library": "CuPy", "driver": 13000, "runtime": 13000, "target": "sm_90a"}
+    made = describe({**H200, "totalGlobalMem": 141 << 30}, {**native, "shared": shared})
+    assert made.has("together") != shared

@@ -8,6 +8,7 @@ with it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from calor.dtypes import ALL, bfloat16, float16
@@ -35,8 +36,21 @@ _ARGUMENTS: Final = 512
 _NEAR: Final = 128 << 10
 
 
+def shares_cores(environment: Mapping[str, str]) -> bool:
+    """Return whether kernels of other processes may run at the same time (NVIDIA's MPS).
+
+    A launch then has fewer cores than the device, so its cubes do not all run together.
+    """
+    folder = environment.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps")
+    limited = environment.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "100") != "100"
+    return limited or Path(folder, "control").exists()
+
+
 def describe(found: Mapping[str, Any], native: Mapping[str, Any]) -> DeviceInfo:
-    """Return the device description for the runtime's device properties."""
+    """Return the device description for the runtime's device properties.
+
+    ``native``: the versions, the target, and as ``shared`` whether others have its cores too.
+    """
     name = found["name"]
     name = name.decode() if isinstance(name, bytes) else str(name)
     x, y, z = found["maxThreadsDim"]
@@ -44,6 +58,8 @@ def describe(found: Mapping[str, Any], native: Mapping[str, Any]) -> DeviceInfo:
     capability, version = f"{found['major']}.{found['minor']}", native["driver"]
     driver = f"{version // 1000}.{version % 1000 // 10}"
     features = _FEATURES if native["library"] == "CuPy" else _FEATURES - _BY_CUPY
+    if native.get("shared"):
+        features -= words("together")
     return DeviceInfo(
         description=f"{name} (compute capability {capability}, driver of CUDA {driver})",
         dtypes=_DTYPES,

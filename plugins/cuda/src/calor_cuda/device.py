@@ -18,7 +18,7 @@ from calor_cupy.driver.peers import PeerMemory
 from calor_kernel.device.protocol import Device, Step
 
 from .bindings import CODES, arrays, failure, library, nccl_module, require, typed
-from .description import describe
+from .description import describe, shares_cores
 from .exchange import CUDA, ByCapsules, ByCupy
 from .launches import OVERLAP, Repeated
 from .loops import LoopQueue, switched_on
@@ -109,7 +109,8 @@ class CudaDevice(Device):
             }
         target = architecture((found["major"], found["minor"]))
         self.toolchain = CudaToolchain(target)
-        self.info = describe(found, {**versions, "target": self.toolchain.target})
+        own = {"target": self.toolchain.target, "shared": shares_cores(os.environ)}
+        self.info = describe(found, {**versions, **own})
         stream = Stream(number, runtime, driver, CODES)
         self.memory = CudaMemory(stream)
         self.queue = CudaQueue(stream, self.toolchain.dialect.entry, STATIC_BYTES)
