@@ -424,3 +424,10 @@ def test_products_with_zeros_are_no_work():
     for work in found:
         flops = sum(launch.flops for launch in work.launches)
         assert flops == 2 * 64 * 256 * 512 * (8 * 8) * 4
+
+
+def test_few_filters_of_long_sums_take_tiles_with_empty_rows():
+    row = ((2, 32, 6, 7), (3, 32, 3, 3), ONE, PADDED, ONE, 1)
+    work, *_ = lower_conv(request_of("conv", row, bfloat16, H200))
+    assert work.launches[-1].label.startswith("conv mma")
+    check(KernelBackend("lanes", lambda index: LanesDevice(H200)), "conv", row, "bfloat16")

@@ -75,6 +75,8 @@ NAMED: dict[str, Tiles] = {
 _NEEDED = ("matrix", "barrier", "planes")
 # With fewer rows, columns or terms most of a tile would be empty.
 _LEAST = 16
+# Terms of a sum from which tiles with mostly empty rows are faster than units that multiply alone.
+_LONG = 256
 _HALVES = (float16, bfloat16)
 # Minimum of terms of a part of a sum, and maximum of phases of a launch.
 _SHARE, _PHASES = 256, 4
@@ -99,10 +101,10 @@ def mma_refusal(one: Convolution, request: Request) -> str | None:
     channels = columns if p.by_weight else p.depth.size
     if groups != 1:
         return "it has groups"
-    if channels < 3 or rows < _LEAST:
-        return f"it has fewer than {_LEAST} rows or 3 channels"
     taps = prod(a.terms for a in p.axes)
     deep = p.depth.size if p.by_weight else channels
+    if channels < 3 or (rows < _LEAST and deep * taps < _LONG):
+        return f"it has fewer than {_LEAST} rows or 3 channels"
     enough = columns * prod(a.count for a in p.axes) >= _LEAST and deep * taps >= _LEAST
     return None if enough else f"it has fewer than {_LEAST} columns or terms"
 
