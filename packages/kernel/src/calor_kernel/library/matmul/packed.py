@@ -178,19 +178,19 @@ def packed_matmul(
                 tiles_before = (row - first_row) // rows
                 next_at = b_at + of_b.panel + tiles_before * (main // unroll) * line
                 left = count
-                if own is not None and order == "columns":
-                    if (row == first_row) & (last_panel * width <= n):
-                        source = b_first + panel * of_b.panel
-                        for p in kl.loop_range(0, main, unroll):
-                            ask, along = following.step_on(b, ask, along)
-                            a_now, b_now = [at + p * a_depth for at in a_at], b_at + p * b_depth
-                            for u in kl.range(unroll):
-                                from_ = source + (p + u) * of_b.depth
-                                packing.pack(acc, a_now, u * a_depth, from_, own, b_now + u * width)
-                        for p in kl.range(main, count):
-                            from_ = source + p * of_b.depth
-                            packing.pack(acc, a_at, p * a_depth, from_, own, b_at + p * width)
-                        left = count * 0
+                packs = own is not None and order == "columns"
+                if packs and row == first_row and last_panel * width <= n:
+                    source = b_first + panel * of_b.panel
+                    for p in kl.loop_range(0, main, unroll):
+                        ask, along = following.step_on(b, ask, along)
+                        a_now, b_now = [at + p * a_depth for at in a_at], b_at + p * b_depth
+                        for u in kl.range(unroll):
+                            from_ = source + (p + u) * of_b.depth
+                            packing.pack(acc, a_now, u * a_depth, from_, tile.b, b_now + u * width)
+                    for p in kl.range(main, count):
+                        from_ = source + p * of_b.depth
+                        packing.pack(acc, a_at, p * a_depth, from_, tile.b, b_at + p * width)
+                    left = count * 0
                 if left > 0:
                     for p in kl.loop_range(0, main, unroll):
                         if plan.ahead:
