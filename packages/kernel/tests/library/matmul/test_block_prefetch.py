@@ -80,8 +80,8 @@ def test_first_tiles_pack_whole_panels(columns, dtype):
     arrays = operands([(61, 301), (301, columns)], dtype)
     graph = graph_of(function, dtype, [a.shape for a in arrays])
     found, launches = run(graph, arrays, ONE_UNIT, ())
-    # Packing is no launch of its own.
-    assert len(launches) == 1
+    # Packing B is no launch of its own; A of a half type is converted by one.
+    assert len(launches) == 1 + (dtype is float16)
     near(found, function, arrays, dtype, "highest")
 
 
