@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from calor.dtypes import float32, int32
+import calor
+from calor.dtypes import float16, float32, float64, int32
 from calor.specs import spec
 from calor_interpreter.device import ONE_UNIT
 from calor_kernel import language as kl
@@ -17,7 +18,7 @@ from calor_kernel.library.matmul.packing import Block
 from calor_kernel.library.matmul.problem import Operand, Product
 
 from ..elementwise.running import MACHINES, execute
-from .test_epilogues import graph_of, kernel_text, operands, run
+from .test_epilogues import graph_of, kernel_text, near, operands, run
 
 WIDE = replace(ONE_UNIT, native={"vector_registers": 32})
 
@@ -68,6 +69,20 @@ def test_only_cubes_that_pack_prefetch(rows, side, there):
     graph = graph_of(lambda x, w: x @ w, float32, shapes)
     _, launches = run(graph, operands(shapes, float32), ONE_UNIT, ())
     assert ("prefetch" in kernel_text(launches[-1].build.kernel())) is there
+
+
+@pytest.mark.parametrize("dtype", [float16, float32, float64])
+@pytest.mark.parametrize("columns", [256, 259])
+def test_first_tiles_pack_whole_panels(columns, dtype):
+    def function(x, w):
+        return calor.matmul(x, w)
+
+    arrays = operands([(61, 301), (301, columns)], dtype)
+    graph = graph_of(function, dtype, [a.shape for a in arrays])
+    found, launches = run(graph, arrays, ONE_UNIT, ())
+    # Packing B is no launch of its own; A of a half type is converted by one.
+    assert len(launches) == 1 + (dtype is float16)
+    near(found, function, arrays, dtype, "highest")
 
 
 def test_passes_are_long_for_narrow_packed_panels_and_short_in_place():
