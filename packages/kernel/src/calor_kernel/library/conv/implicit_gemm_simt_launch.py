@@ -51,7 +51,8 @@ Row = tuple[int, int, int, int, int, int]
 # The rate of each plan relative to the best, by whether it is for weight gradients and whether
 # copies are asynchronous. The latter rates were measured on ResNet-50's convolutions on an H200,
 # where larger tiles were slower; the others are estimates from the share of instructions that
-# multiply.
+# multiply. Without asynchronous copies a step waits for its loads: short ones are for devices of
+# little shared memory.
 RATES: Final[dict[tuple[bool, bool], dict[Row, float]]] = {
     (False, True): {
         (16, 16, 2, 2, 16, 3): 1.0,
@@ -60,10 +61,14 @@ RATES: Final[dict[tuple[bool, bool], dict[Row, float]]] = {
         (16, 8, 1, 2, 16, 3): 0.9,
     },
     (False, False): {
+        (16, 16, 4, 2, 8, 2): 1.0,
+        (16, 16, 2, 4, 8, 2): 1.0,
         (16, 16, 2, 2, 16, 2): 1.0,
         (16, 16, 1, 2, 16, 2): 0.93,
         (8, 16, 2, 2, 16, 2): 0.95,
         (16, 8, 1, 2, 16, 2): 0.87,
+        (16, 16, 1, 2, 8, 2): 0.65,
+        (16, 8, 1, 2, 8, 2): 0.6,
     },
     (True, True): {
         (16, 16, 4, 2, 16, 3): 1.0,
@@ -80,6 +85,7 @@ RATES: Final[dict[tuple[bool, bool], dict[Row, float]]] = {
         (8, 16, 2, 2, 16, 2): 0.95,
         (16, 8, 2, 2, 16, 2): 0.95,
         (16, 8, 1, 2, 16, 2): 0.87,
+        (16, 8, 1, 2, 8, 2): 0.6,
     },
 }
 # Further plans for timing: of convolutions, and of weight gradients.
