@@ -11,20 +11,19 @@ input that is the number of elements of another is given as INPUT=T.
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import os
-import platform
 import random
 import shlex
 import subprocess
 import sys
-from importlib import metadata
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
+
+from harness.report import setting
 
 SIDES = {"calor": "calor_onnx", "ONNX Runtime": "onnxruntime"}
 
@@ -75,16 +74,23 @@ def one_side(options: argparse.Namespace) -> dict[str, float]:
     sizes = [*range(first, last)]
     random.Random(options.seed).shuffle(sizes)
 
+    # Processor time of each call, which other programs on the machine disturb less.
+    busy: list[float] = []
+
     def run(size: int) -> float:
         given = {**fixed, name: size, **dict.fromkeys(same, size)}
         feed = feed_of(session, given, options.below, rng)
         begin = perf_counter()
+        before = process_time()
         session.run(None, feed)
+        busy.append(process_time() - before)
         return perf_counter() - begin
 
     figures["first_call_seconds"] = run(last)
     figures["new_sizes_seconds"] = sum(map(run, sizes))
     figures["known_sizes_seconds"] = sum(map(run, sizes))
+    figures["new_sizes_processor_seconds"] = sum(busy[1 : 1 + len(sizes)])
+    figures["known_sizes_processor_seconds"] = sum(busy[1 + len(sizes) :])
     figures["peak_bytes"] = peak()
     return figures
 
@@ -112,17 +118,15 @@ def main() -> int:
         for _ in range(2):
             text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         found[side] = json.loads(text.splitlines()[-1])
-    print(f"{'':24}{'calor':>12}{'ONNX Runtime':>16}{'ratio':>8}")
+    print(f"{'':30}{'calor':>12}{'ONNX Runtime':>16}{'ratio':>8}")
     for key, ours in found["calor"].items():
         theirs = found["ONNX Runtime"][key]
         unit = 2**20 if key.endswith("bytes") else 1
-        print(f"{key:24}{ours / unit:12.3f}{theirs / unit:16.3f}{theirs / ours:8.2f}")
+        print(f"{key:30}{ours / unit:12.3f}{theirs / unit:16.3f}{theirs / ours:8.2f}")
     if options.json:
+        made_by = shlex.join(["python", "benchmarks/onnx_lengths.py", *sys.argv[1:]])
         document = {
-            "command": shlex.join(["python", "benchmarks/onnx_lengths.py", *sys.argv[1:]]),
-            "date": datetime.date.today().isoformat(),
-            "processor": platform.processor() or platform.machine(),
-            "onnxruntime": metadata.version("onnxruntime"),
+            **setting(made_by, "cpu", ("onnxruntime",), options.threads),
             "model": options.model.name,
             "figures_by_runtime": found,
         }
