@@ -211,7 +211,6 @@ def test_strided_rows_are_copied(backend, row, dtype):
 REFUSED = {
     "float64": (ROWS[0], float64, INFO, "operands are float64"),
     "precision": (ROWS[0], float32, INFO, "factors of float32 must not be rounded"),
-    "wide rows": (Row(1, 1, 1, 16, 16, 264, 8), bfloat16, INFO, "rows are not 1 to 32 accesses"),
     "no whole accesses": (Row(1, 1, 1, 16, 16, 12, 8), bfloat16, INFO, "rows are not 1 to 32"),
     "few rows": (Row(1, 1, 1, 63, 15, 8, 8), bfloat16, INFO, "less than 16 queries or keys"),
     "planes": (ROWS[0], bfloat16, replace(MANY_UNITS, cores=1), "no suitable matrix instruction"),
