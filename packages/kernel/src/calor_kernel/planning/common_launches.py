@@ -119,7 +119,7 @@ def fits_mixed(works: Sequence[Work], info: DeviceInfo) -> bool:
 def _may_branch(kernel: Kernel) -> bool:
     """Return whether a kernel may be in a branch, as it is beside others of other kernels.
 
-    It is short, and chooses no memory, for which WGSL has no branches.
+    It is short, and chooses no memory, for WGSL would have its body for each choice.
     """
     names = [operation.name for operation in kernel.body.walk()]
     return len(names) <= _SHORT_TEXT and "select_memory" not in names
