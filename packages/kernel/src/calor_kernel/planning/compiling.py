@@ -16,6 +16,7 @@ from calor.interning import remember
 from calor_kernel.contract.movement import ALWAYS_OF_DENSE, view_of
 from calor_kernel.contract.work import Refusal, View
 from calor_kernel.planning.control import ControlPlan, Staged
+from calor_kernel.planning.dense_results import dense_results
 from calor_kernel.planning.drafts import Planned
 from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.flows import FLOWS, flow_refusal, has_flows
@@ -115,7 +116,7 @@ def known_in_stages(engine: Engine, graph: Graph) -> bool:
 
 def arranged(graph: Graph) -> Graph:
     """Return the graph in the form that is planned: the same numbers with less to store."""
-    return casts_behind(joining(recomputing(lean_scans(graph))))
+    return dense_results(casts_behind(joining(recomputing(lean_scans(graph)))))
 
 
 def compile_graph(engine: Engine, graph: Graph) -> Executable:

@@ -259,3 +259,41 @@ def test_many_updates_are_numbered_or_refused(update):
         return
     claims = [la.build for la in made[0].launches if la.build.function.name == "claim_rows"]
     assert [build.signature[1].dtype for build in claims] == [int64]
+
+
+@pytest.mark.parametrize("dtype", [np.float16, BF16])
+@pytest.mark.parametrize(
+    ("shape", "axis", "picks"),
+    [
+        ((70, 8), 1, 5),
+        ((9, 6, 3), 1, 20),
+        ((3, 4, 5), 0, 2),
+        ((2, 0, 3), 1, 0),
+        ((5, 2**13), 1, 130),
+    ],
+)
+def test_half_types_are_summed_in_shared_lines(dtype, shape, axis, picks):
+    info = replace(MANY_UNITS, shared_bytes=1 << 16)
+    backend = KernelBackend("lanes", lambda index: LanesDevice(info))
+    rng = np.random.default_rng(3)
+    x = numbers(shape, dtype)
+    many = (*shape[:axis], picks, *shape[axis + 1 :])
+    index = rng.integers(-shape[axis], max(shape[axis], 1), many)
+    updates = numbers(many, dtype, 1)
+    attributes = {"axis": axis, "update": "add"}
+    (found,), (wanted,) = run_op(backend, "scatter_along", [x, index, updates], attributes)
+    # Sums in float32 are rounded once, so they may differ by the last bit alone.
+    eps = float(np.finfo(dtype).eps) if dtype is np.float16 else 2.0**-7
+    np.testing.assert_allclose(
+        found.astype(np.float32), wanted.astype(np.float32), rtol=eps, atol=1e-5
+    )
+    views = [View.dense(spec(a.shape, as_dtype(a.dtype))) for a in (x, index, updates)]
+    result = spec(x.shape, as_dtype(x.dtype))
+    request = Request("scatter_along", attributes, tuple(views), (result,), info)
+    (work,) = scatter_launch.lower_scatter_along(request)
+    labels = [one.label for one in work.launches]
+    assert (labels == ["scatter lines"]) == (x.size > 0)
+    if x.size:
+        index.flat[-1] = shape[axis]
+        with pytest.raises(ElementIndexError, match=f"out of range for axis {axis}"):
+            run_op(backend, "scatter_along", [x, index, updates], attributes)

@@ -52,6 +52,7 @@ from calor_kernel.library.indexing.scatter import (
     scatter_elements,
     scatter_rows,
 )
+from calor_kernel.library.indexing.shared_lines import fits, lines_launch
 from calor_kernel.library.scan.decoupled_look_back import clear
 from calor_kernel.library.steps import Steps
 
@@ -339,6 +340,10 @@ def lower_scatter_along(request: Request) -> Sequence[Work] | Refusal:
     info = request.info
     size, inner = x.shape[axis], prod(x.shape[axis + 1 :])
     outers, picks = prod(x.shape[:axis]), indices.shape[axis]
+    if x.size * indices.size != 0 and fits(request):
+        steps = Steps()
+        steps.launches.append(lines_launch(request))
+        return [replace(steps.work(), in_place=((0, 0),), failures=failures((size,), (axis,)))]
     target = Target(request, _few(request, indices.size, x.size))
     wrong = failures((size,), (axis,))
     if indices.size == 0:
