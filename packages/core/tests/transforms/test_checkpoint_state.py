@@ -113,7 +113,8 @@ def by_backward(block: Block) -> Any:
     def loss_state(loss: Any) -> Any:
         loss.item()
         state = calor.random.default_generator.state[1]
-        return state - calor.asarray(np.array([0, 1, 0, 0], np.uint32))
+        change = np.array([0, 1, 0, 0], np.uint32)
+        return state - calor.asarray(change, device=state.device)
 
     return step
 
