@@ -48,6 +48,24 @@ def test_shards_in_processes_and_merged_by_hand(
     assert main(["verify", str(shared)]) == 0
 
 
+def test_processes_share_the_log_of_a_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log, first, last = (tmp_path / name for name in ("run.log", "first.json", "last.json"))
+    main([*FEW, "--shard", "1/2", "--resume", str(log)])
+    _, *lines = log.read_text().splitlines()
+    # What the log holds is taken from it; what it lacks is run, by any number of processes.
+    lines[0] = json.dumps(json.loads(lines[0]) | {"detail": "from the log"})
+    head = log.read_text().splitlines()[0]
+    log.write_text("\n".join([head, *lines]) + "\n")
+    main([*FEW, "--jobs", "2", "--resume", str(log), "--json", str(first)])
+    main([*FEW, "--jobs", "3", "--resume", str(log), "--json", str(last)])
+    one, two = (json.loads(p.read_text())["results"] for p in (first, last))
+    assert [r["detail"] for r in one if "detail" in r] == ["from the log"]
+    assert one == two
+    assert len(log.read_text().splitlines()) == 1 + len(one) > 1 + len(lines)
+
+
 def test_listing_runs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*FEW, "--list"]) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -240,7 +240,7 @@ def _shared(given: Sequence[str]) -> list[str]:
     skip = False
     for text in given:
         name = text.partition("=")[0]
-        if skip or name in ("--jobs", "--json", "--markdown", "--resume", "--shard"):
+        if skip or name in ("--jobs", "--json", "--markdown", "--shard"):
             skip = not skip and "=" not in text
             continue
         kept.append(text)

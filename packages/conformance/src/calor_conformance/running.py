@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -120,12 +122,8 @@ class _Log:
             "description": place.plain.info.description,
             "seed": place.seed,
         }
-        if path is None:
-            return
-        if path.exists():
+        if path is not None and not _created(path, json.dumps(head) + "\n"):
             self.results = dict(_read(path, head))
-        else:
-            path.write_text(json.dumps(head) + "\n", "utf-8")
 
     def known(self, asked: Iterable[Check]) -> Iterator[Result]:
         """Yield the results of an earlier run for these checks."""
@@ -136,8 +134,21 @@ class _Log:
     def add(self, result: Result) -> None:
         """Append a result, so that an interrupted run loses at most one pack."""
         if self.path is not None:
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(asdict(result)) + "\n")
+            # One unbuffered write, since the processes of a run share the file.
+            with self.path.open("ab", buffering=0) as file:
+                file.write((json.dumps(asdict(result)) + "\n").encode())
+
+
+def _created(path: Path, head: str) -> bool:
+    """Create a log that no process sees without its first line; return whether it is new."""
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent) as file:
+        file.write(head)
+        file.flush()
+        try:
+            os.link(file.name, path)
+        except FileExistsError:
+            return False
+    return True
 
 
 def _read(path: Path, head: Mapping[str, object]) -> Iterator[tuple[str, Result]]:
