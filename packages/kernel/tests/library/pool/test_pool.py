@@ -10,7 +10,7 @@ from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.contract.launching import Bound
 from calor_kernel.contract.work import Scratch, View
 from calor_kernel.library.conv.vector_tiles import Slide
-from calor_kernel.library.pool import rows_launch
+from calor_kernel.library.pool import blocks, rows_launch
 from calor_kernel.library.pool.problem import Windows
 from calor_kernel.library.pool.scattered import scattered
 from calor_kernel.runtime.backend import KernelBackend
@@ -157,3 +157,30 @@ def test_long_windows_are_rows():
     ]
     labels = [one and one.label for one in made]
     assert labels == ["window long rows", "window choice rows", "window gradient scatter"]
+
+
+BLOCKS = [
+    ((3, 8, 16), (3, 3), (2, 2), ((1, 1), (1, 1)), (1, 1)),
+    ((2, 5, 32), (2, 3), (1, 1), ((1, 0), (2, 1)), (2, 1)),
+    ((2, 3, 4, 8), (2, 1, 2), (2, 1, 2), (NONE, NONE, (0, 2)), (1, 1, 1)),
+    ((2, 24), (3,), (4,), ((2, 1),), (2,)),
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("row", BLOCKS, ids=str)
+def test_vectors_of_elements_in_blocks(monkeypatch, kind, row):
+    made = []
+
+    def plan(*given):
+        made.append(before(*given))
+        return made[-1]
+
+    before = blocks._plan
+    monkeypatch.setattr(blocks, "_plan", plan)
+    monkeypatch.setattr(blocks, "_FILLING", 0)
+    backend = KernelBackend("lanes", lambda index: LanesDevice(MANY_UNITS))
+    for dtype in ("float32", "bfloat16"):
+        check(backend, "window_gradient", kind, row, dtype)
+    assert made
+    assert all(one.whole and one.across > 1 for one in made)

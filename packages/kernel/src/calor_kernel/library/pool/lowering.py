@@ -28,6 +28,7 @@ from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.conv.vector_tiles import Slide
 from calor_kernel.library.copying import transfer_launches
 from calor_kernel.library.copying.transfer import index_of
+from calor_kernel.library.pool.blocks import gradient_of_blocks
 from calor_kernel.library.pool.general import (
     Seeing,
     Sliding,
@@ -118,6 +119,7 @@ def lower_window_gradient(request: Request) -> Sequence[Work] | Refusal:
     launches.append(
         (_sliding_sums(windows, g, info) if every else scattered(windows, g, chosen[1], info))
         or gradient_of_rows(windows, g, chosen[1], every, info)
+        or gradient_of_blocks(windows, (g, chosen[0]), chosen[1], every, info)
         or _general(
             gather_gradient,
             windows,
