@@ -1,0 +1,222 @@
+"""Hardware counters of the launches far from their ceilings, and why they are slow.
+
+    python benchmarks/counters.py resnet50 --device cuda --mode training --dtype bfloat16
+    python benchmarks/counters.py all --mode training,inference --dtype tf32,bfloat16 \\
+        --census benchmarks/results/census-cuda-h200-2026-11-28.json --json counters.json
+
+Takes the launches of 2 % of a step or more below .4 of their ceiling (``--share``, ``--below``)
+from a census of the step, or from a stored one. NVIDIA's Nsight Compute (``ncu``) then counts each
+of them once within a step. A table says what the counters make of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE)]
+
+import census  # noqa: E402
+
+# Where CUDA's installer puts ncu.
+_TOOLKIT = "/usr/local/cuda/bin"
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Return the options; a wrong one ends the program."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    add = parser.add_argument
+    add("models", metavar="MODELS", help="names from benchmarks/models, or all")
+    add("--device", default="cuda", help="a GPU of CUDA; ncu reads no other")
+    add("--mode", default="inference", help="some of inference,training,decoding, or all")
+    add("--dtype", default="float32", help="some of float32,tf32,bfloat16")
+    add("--batch", type=int, help="the number of samples; by default the model's own")
+    add("--size", choices=("full", "small", "tiny"), default="full")
+    add("--below", type=float, default=0.4, help="count launches below this of their ceiling")
+    add("--share", type=float, default=0.02, help="and of this share of the step or more")
+    add("--census", type=Path, metavar="FILE", help="take the launches from a stored census")
+    add("--ncu", default="", metavar="PROGRAM", help="Nsight Compute's; by default as installed")
+    gate = "a file: processes that are given the same one measure in turns"
+    add("--gate", type=Path, metavar="FILE", help=gate)
+    add("--json", type=Path, metavar="FILE", help="write what was found and the setting")
+    add("--append", action="store_true", help="keep what the file has of other steps")
+    add("--replay", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    for name in ("models", "mode", "dtype"):
+        setattr(options, name, [part for part in getattr(options, name).split(",") if part])
+    return options
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Count the launches of all steps; 1 if a step fails."""
+    options = parse(arguments)
+    if options.replay:
+        replay(options.replay)
+        return 0
+    from programs.hardware_counters import CounterError
+
+    if options.device.partition(":")[0] != "cuda":
+        raise SystemExit(f"counters: ncu reads launches of cuda, not of {options.device}")
+    ncu = program(options.ncu)
+    rows, failures = [], []
+    given = sys.argv[1:] if arguments is None else arguments
+    for setting in census.settings(options):
+        print(f"== {setting.title}", flush=True)
+        try:
+            rows.append(
+                {"case": setting.title, **asdict(setting), **counted(setting, options, ncu)}
+            )
+        except (CounterError, RuntimeError, OSError, ValueError) as error:
+            failures.append(f"{setting.title}: {type(error).__name__}: {error}"[:800])
+            print(f"FAILED: {failures[-1]}", flush=True)
+        if options.json:
+            store(options, given, rows, failures)
+    return int(bool(failures))
+
+
+def program(given: str) -> str:
+    """Return ncu's path; an error ends the program."""
+    found = shutil.which(given or "ncu")
+    if found is None and not given:
+        found = shutil.which("ncu", path=_TOOLKIT)
+    if found is None:
+        raise SystemExit(
+            f"counters: there is no {given or 'ncu'}; install NVIDIA Nsight Compute, which is part "
+            "of the CUDA toolkit, or name it with --ncu"
+        )
+    return found
+
+
+def store(options: argparse.Namespace, given: Sequence[str], rows: Any, failures: Any) -> None:
+    """Write what was found so far."""
+    from harness import report
+
+    command = shlex.join(["python", "benchmarks/counters.py", *given])
+    about = report.setting(command, options.device, [], None)
+    document = {**about, "suite": "counters", "rows": rows, "failures": failures}
+    before = None
+    if options.append and options.json.exists():
+        before = json.loads(options.json.read_text("utf-8"))
+    whole = census.joined(before, document)
+    options.json.write_text(json.dumps(whole, indent=1) + "\n", "utf-8")
+
+
+def counted(setting: Any, options: argparse.Namespace, ncu: str) -> dict[str, Any]:
+    """Return the slow launches of a step with their counters and the reasons."""
+    from programs import reasons
+
+    low = taken(setting, options)
+    low = [
+        one for one in low if one["of_ceiling"] < options.below and one["share"] >= options.share
+    ]
+    if not low:
+        print(f"nothing of {options.share:.0%} or more below {options.below:g} of its ceiling")
+        return {"launches": []}
+    rows = []
+    for launch, found, cores in under_ncu(setting, options, ncu, low):
+        why = reasons.reason(found, launch["bytes"], cores)
+        rows.append({**launch, "why": why, "counters": found.plain()})
+    print("\n".join(reasons.table(rows)), flush=True)
+    return {"launches": rows}
+
+
+def taken(setting: Any, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Return the slow launches of a step, whose kernels are compiled and stored afterwards."""
+    from harness.gate import in_turn
+    from programs import launches
+
+    if options.census:
+        low = stored(setting, options)
+        compiled(setting, options.device)
+        return low
+    step = compiled(setting, options.device)
+    with in_turn(options.gate):
+        rows = launches.of_step(step, launches.ceilings_of(step))
+    return launches.far_below(rows, options.below, options.share)
+
+
+def compiled(setting: Any, device: str) -> Any:
+    """Return a step that was made once."""
+    from programs.ours import Ours
+
+    step = Ours(setting, device)
+    step.run()
+    step.wait()
+    return step
+
+
+def stored(setting: Any, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Return the slow launches of a step in a stored census."""
+    rows = {row["case"]: row for row in json.loads(options.census.read_text("utf-8"))["rows"]}
+    if "far_below" not in rows.get(setting.title, {}):
+        raise ValueError(f"{options.census} has no launches of {setting.title}; leave --census out")
+    found: list[dict[str, Any]] = rows[setting.title]["far_below"]
+    return found
+
+
+def under_ncu(
+    setting: Any, options: argparse.Namespace, ncu: str, low: Sequence[dict[str, Any]]
+) -> Iterator[tuple[dict[str, Any], Any, int]]:
+    """Yield each launch with its counters and the number of the GPU's multiprocessors."""
+    from programs import hardware_counters
+
+    with tempfile.TemporaryDirectory() as folder:
+        asked, log = Path(folder, "asked.json"), Path(folder, "ncu.csv")
+        gate = str(options.gate) if options.gate else None
+        said = {"setting": asdict(setting), "device": options.device, "gate": gate}
+        asked.write_text(json.dumps({**said, "launches": low}), "utf-8")
+        ours = [sys.executable, str(Path(__file__).resolve()), "-", "--replay", str(asked)]
+        command = hardware_counters.command(ncu, hardware_counters.available(ncu), log, ours)
+        # Kernels are stored by now, and ncu would follow a process that compiles.
+        env = {**os.environ, "CALOR_COMPILE_WORKERS": "0"}
+        ran = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+        told = log.read_text("utf-8") if log.exists() else ""
+        numbers = json.loads(asked.read_text("utf-8")).get("numbers")
+        if numbers is None:
+            raise hardware_counters.CounterError(
+                f"the step failed under ncu: {(ran.stdout + ran.stderr)[-600:]} {told[-300:]}"
+            )
+        found = hardware_counters.read(told)
+        cores = json.loads(asked.read_text("utf-8"))["cores"]
+    ordered = sorted(set(numbers))
+    if len(found) != len(ordered):
+        raise hardware_counters.CounterError(
+            f"ncu counted {len(found)} launches, and {len(ordered)} were asked for: {told[-300:]}"
+        )
+    by_number = dict(zip(ordered, found, strict=True))
+    for launch, number in zip(low, numbers, strict=True):
+        yield launch, by_number[number], cores
+
+
+def replay(path: Path) -> None:
+    """Make the step that a file asks for, and let ncu see the launches that it asks for."""
+    from cuda.bindings import driver
+
+    from calor_kernel.runtime.backend import engine_of
+    from programs.hardware_counters import run_chosen
+    from programs.ours import Ours
+    from programs.setting import Setting
+
+    asked = json.loads(path.read_text("utf-8"))
+    gate = asked["gate"] and Path(asked["gate"])
+    step = Ours(Setting(**asked["setting"]), asked["device"])
+    numbers = run_chosen(
+        step, asked["launches"], driver.cuProfilerStart, driver.cuProfilerStop, gate
+    )
+    cores = engine_of(asked["device"], "it has no launches").device.info.cores
+    path.write_text(json.dumps({**asked, "numbers": numbers, "cores": cores}), "utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
