@@ -47,6 +47,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--share", type=float, default=0.02, help="and of this share of the step or more")
     add("--census", type=Path, metavar="FILE", help="take the launches from a stored census")
     add("--ncu", default="", metavar="PROGRAM", help="Nsight Compute's; by default as installed")
+    add("--raw", type=Path, metavar="FOLDER", help="keep the text that ncu writes of each step")
     gate = "a file: processes that are given the same one measure in turns"
     add("--gate", type=Path, metavar="FILE", help=gate)
     add("--json", type=Path, metavar="FILE", help="write what was found and the setting")
@@ -182,6 +183,10 @@ def under_ncu(
         env = {**os.environ, "CALOR_COMPILE_WORKERS": "0"}
         ran = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
         told = log.read_text("utf-8") if log.exists() else ""
+        if options.raw:
+            options.raw.mkdir(parents=True, exist_ok=True)
+            name = f"{setting.name}-{setting.mode}-{setting.dtype}.csv"
+            (options.raw / name).write_text(told, "utf-8")
         numbers = json.loads(asked.read_text("utf-8")).get("numbers")
         if numbers is None:
             raise hardware_counters.CounterError(

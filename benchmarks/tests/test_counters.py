@@ -240,7 +240,9 @@ def test_a_step_of_a_stored_census_is_counted(
     file = tmp_path / "counters.json"
     # The second launch of the list comes first in the step.
     text = written({"gpu__time_duration.sum": "1000"}, {"gpu__time_duration.sum": "2000"})
-    assert run(tmp_path, stored, [7, 4], text, "--json", str(file)) == 0
+    raw = tmp_path / "raw"
+    assert run(tmp_path, stored, [7, 4], text, "--json", str(file), "--raw", str(raw)) == 0
+    assert (raw / "gpt2-inference-float32.csv").read_text("utf-8") == text
     (row,) = json.loads(file.read_text("utf-8"))["rows"]
     found = [(one["op"], one["counters"]["seconds"]) for one in row["launches"]]
     assert found == [("exp", pytest.approx(2e-6)), ("sum", pytest.approx(1e-6))]
