@@ -11,7 +11,12 @@ from calor_kernel.runtime.backend import KernelBackend
 
 @pytest.mark.parametrize("info", [ONE_UNIT, MANY_UNITS])
 def test_measured(info, monkeypatch):
-    for name, value in {"_BYTES": 1 << 14, "_TURNS": 4, "_SAMPLES": 1}.items():
+    for name, value in {
+        "_BYTES": 1 << 14,
+        "_APART_BYTES": 1 << 14,
+        "_TURNS": 4,
+        "_SAMPLES": 1,
+    }.items():
         monkeypatch.setattr(ceilings, name, value)
     backend = KernelBackend("measured", lambda index: LanesDevice(info, checks=False))
     lines = Lines(None)
@@ -19,7 +24,7 @@ def test_measured(info, monkeypatch):
     assert found.bandwidth > 0
     assert found.flops > 0
     assert ceilings.measured(backend.engine(0), lines) == found
-    assert lines.get("ceilings") == [found.bandwidth, found.flops, found.launch]
+    assert lines.get("peak rates") == [found.bandwidth, found.flops, found.launch]
 
 
 def test_roofline():

@@ -1,26 +1,32 @@
 """A device's measured peak rates: bytes moved and operations per second.
 
 Requirements: estimates and profiles are relative to a measurement on this device. It takes a tenth
-of a second on first use, and is cached.
+of a second on first use, and is cached. The rate of memory is that of the library's own copy of
+more than the caches hold, without the time that a launch takes to start and end.
 """
 
 from __future__ import annotations
 
 from itertools import count
-from typing import Final
+from typing import Any, Final
 
 from calor.dtypes import float32
 from calor.errors import CalorError
+from calor.specs import spec
 from calor_kernel import language as kl
 from calor_kernel.contract.cost import Ceilings, ceilings_of
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch
-from calor_kernel.contract.work import Input, Launch, Output
+from calor_kernel.contract.work import Launch, Output, View
 from calor_kernel.device.protocol import Slot, Step
 from calor_kernel.device.storage import Lines
-from calor_kernel.library.copying import copy_dense
+from calor_kernel.library.copying import dense_copy
 from calor_kernel.planning.engine import Engine
 
+# Bytes of a copy: on a processor, and on a device with memory and caches of its own.
 _BYTES: Final = 64 << 20
+_APART_BYTES: Final = 256 << 20
+# What is stored; rates under other names were measured otherwise.
+_KEY: Final = "peak rates"
 _SAMPLES: Final = 4
 _CHAINS: Final = 16
 _TURNS: Final = 1 << 14
@@ -45,15 +51,15 @@ def measured(engine: Engine, lines: Lines) -> Ceilings:
     info = engine.device.info
     if isinstance(info.native.get("ceilings"), Ceilings):
         return ceilings_of(info)
-    stored = lines.get("ceilings")
+    stored = lines.get(_KEY)
     if stored is not None:
         return Ceilings(*stored)
     width, units = max(info.vector_bytes // 4, 1), min(info.max_units, 256)
     try:
-        found = Ceilings(_bandwidth(engine, width, units), _flops(engine, width, units))
+        found = Ceilings(_bandwidth(engine), _flops(engine, width, units))
     except CalorError:
         return ceilings_of(info)  # A device that cannot run these is estimated.
-    lines.put("ceilings", [found.bandwidth, found.flops, found.launch])
+    lines.put(_KEY, [found.bandwidth, found.flops, found.launch])
     return found
 
 
@@ -63,33 +69,35 @@ def _best(engine: Engine, launched: Launch, *room: int) -> float:
     slots = map(Slot, count())
     arguments = tuple(a if isinstance(a, int) else next(slots) for a in launched.arguments)
     step = Step(function, launched.cubes, arguments, launched.flops, launched.nbytes)
-    pieces = [engine.pool.raw(n) for n in room]
-    handles = [handle for handle, _ in pieces]
-    queue = engine.device.queue
+    queue, memory = engine.device.queue, engine.device.memory
+    handles: list[Any] = []
     try:
+        # Blocks of the pool's own would be kept, and count as a program's.
+        for nbytes in room:
+            handles.append(memory.alloc(nbytes))
         recorded = queue.record([step], len(handles))
+        # A processor reads pages that were never written from one page, so each buffer is written.
+        queue.run(recorded, handles[::-1])
         queue.run(recorded, handles)
         return min(queue.seconds(recorded, handles)[0] for _ in range(_SAMPLES))
     finally:
-        for piece in pieces:
-            engine.pool.give(*piece, 0)
+        for handle in handles:
+            memory.free(handle)
 
 
-def _bandwidth(engine: Engine, width: int, units: int) -> float:
-    chunk = units * width * (4 if units > 1 else 1024)
-    number = _BYTES // 4
-    made = launch(
-        copy_dense,
-        Grid.line(-(-number // chunk), units),
-        Effort("", 0, 2 * _BYTES),
-        source=Bound(Input(0), float32),
-        target=Bound(Output(), float32),
-        count=number,
-        chunk=chunk,
-        width=width,
-        fill=False,
-    )
-    return 2 * _BYTES / _best(engine, made, _BYTES, _BYTES)
+def _bandwidth(engine: Engine) -> float:
+    info = engine.device.info
+    most = _BYTES if engine.host_memory else _APART_BYTES
+    nbytes = min(most, info.max_buffer_bytes // info.align * info.align)
+    moving, start = (_copying(engine, n) for n in (nbytes, info.align))
+    return 2 * nbytes / max(moving - start, 0.1 * moving)
+
+
+def _copying(engine: Engine, nbytes: int) -> float:
+    """Return the shortest seconds of the library's copy of some bytes."""
+    copied = spec((nbytes // 4,), float32)
+    (made,) = dense_copy(View.dense(copied), copied, engine.device.info)
+    return _best(engine, made, nbytes, nbytes)
 
 
 def _flops(engine: Engine, width: int, units: int) -> float:
