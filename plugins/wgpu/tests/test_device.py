@@ -1,6 +1,7 @@
 """A device of wgpu keeps the device contract, and tensors are computed on it."""
 
 import pickle
+import threading
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -100,6 +101,41 @@ def test_buffers_are_bound_for_reading_where_nothing_writes_them(
         assert np.array_equal(got, 2 * data[:count])
     # Large and in other buffers; in one buffer; small.
     assert kinds == [{0}, set(), set()]
+
+
+def test_the_driver_compiles_kernels_side_by_side(
+    device: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two pipelines wait for each other, those of images and those of read-only buffers."""
+    images = []
+    for factor in (2.0, 3.0):
+
+        @kernel
+        def times(x: Any, y: Any, *, factor: float) -> None:
+            y[absolute_position()] = x[absolute_position()] * factor
+
+        signature = [Buffer(float32, writable=False), Buffer(float32)]
+        made = times.build(signature, cube=(64, 1, 1), factor=factor)
+        images.append((device.toolchain.compile(device.toolchain.source(made), made.name), made))
+    both, make = threading.Barrier(2), Pipelines._make
+
+    def together(self: Pipelines, read: frozenset[int]) -> Any:
+        both.wait(timeout=60)
+        return make(self, read)
+
+    monkeypatch.setattr(Pipelines, "_make", together)
+    functions = [*device.queue.load_all(images)]
+    assert [f.kernel for f in functions] == [made for _, made in images]
+    memory, n = device.memory, APART // 4 + 64
+    pieces = [memory.alloc(4 * n) for _ in range(3)]
+    memory.copy_in(pieces[0], 0, np.ones(n, np.float32))
+    steps = [Step(f, (n // 64, 1, 1), (Slot(0), Slot(i + 1))) for i, f in enumerate(functions)]
+    device.queue.run(device.queue.record(steps, 3), pieces)
+    got = np.empty(n, np.float32)
+    for piece, factor in zip(pieces[1:], (2, 3), strict=True):
+        memory.copy_out(piece, 0, got)
+        assert (got == factor).all()
+    assert [len(f.pipelines._made) for f in functions] == [2, 2]
 
 
 def test_more_cubes_than_a_dispatch_has_along_an_axis(device: Any) -> None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -191,6 +192,21 @@ class Pipelines:
 
     def of(self, shown: Sequence[Part]) -> Pipeline:
         """Return the pipeline for parts of buffers, each with its offset and size."""
+        chosen = self.apart(shown)
+        found = self._made.get(chosen)
+        return self.add(chosen) if found is None else found
+
+    def has(self, read: frozenset[int]) -> bool:
+        """Return whether there is a pipeline for a set of buffers that are bound read-only."""
+        return read in self._made
+
+    def add(self, read: frozenset[int]) -> Pipeline:
+        """Make the pipeline for a set of buffers that are bound read-only."""
+        found = self._made[read] = self._make(read)
+        return found
+
+    def apart(self, shown: Sequence[Part]) -> frozenset[int]:
+        """Return the numbers of the buffers that are bound read-only for these parts."""
         both = list(zip(shown, self._written, strict=True))
         taken = {id(buffer) for (buffer, _, _), written in both if written}
         apart = [
@@ -199,11 +215,7 @@ class Pipelines:
             if not written and id(buffer) not in taken
         ]
         large = sum(size for _, size in apart) > APART
-        chosen = frozenset(i for i, _ in apart) if large else frozenset()
-        found = self._made.get(chosen)
-        if found is None:
-            found = self._made[chosen] = self._make(chosen)
-        return found
+        return frozenset(i for i, _ in apart) if large else frozenset()
 
     def _make(self, read: frozenset[int]) -> Pipeline:
         text, kinds = self._text, [i not in read for i in range(len(self._written))]
@@ -212,6 +224,23 @@ class Pipelines:
                 begin = READ_ONLY.format(i + 1)
                 text = text.replace(begin, begin.replace("read", "read_write"))
         return pipeline(self._number, text, self._name, kinds + [True] * self._limited)
+
+
+def add_pipelines(wanted: Iterable[tuple[Pipelines, Sequence[Part]]]) -> None:
+    """Make the pipelines that parts of buffers need and that are not there, several at a time."""
+    sets = {(made, made.apart(shown)): None for made, shown in wanted}
+    lacking = [one for one in sets if not one[0].has(one[1])]
+    for _ in at_once(lambda one: one[0].add(one[1]), lacking):
+        pass
+
+
+def at_once(function: Callable[[Any], Any], given: Sequence[Any]) -> Iterator[Any]:
+    """Yield what a function returns for each, in order; calls of the driver run in parallel."""
+    if len(given) < 2:
+        yield from map(function, given)
+        return
+    with ThreadPoolExecutor(thread_name_prefix="calor-wgpu") as pool:
+        yield from pool.map(function, given)
 
 
 def pipeline(number: int, text: str, name: str, written: Sequence[bool]) -> Pipeline:

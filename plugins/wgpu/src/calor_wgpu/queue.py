@@ -7,7 +7,7 @@ handles. Within a pass, wgpu orders dispatches by the buffers that they use.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
@@ -19,9 +19,20 @@ from calor_kernel.device.launch_cache import Kept
 from calor_kernel.device.protocol import Queue, Step
 from calor_kernel.device.words import Piece
 from calor_kernel.ir.nodes import Kernel
-from calor_wgpu.structs import folded, pack, struct_of, windows
+from calor_wgpu.structs import Window, folded, pack, struct_of, windows
 
-from ._bindings import Commands, Pipelines, Stream, bind, timed, typed, uniform
+from ._bindings import (
+    Commands,
+    Part,
+    Pipelines,
+    Stream,
+    add_pipelines,
+    at_once,
+    bind,
+    timed,
+    typed,
+    uniform,
+)
 from .toolchain import WgpuToolchain
 from .wgsl import MOST_CUBES
 
@@ -71,23 +82,40 @@ class Recorded:
         if found is None:
             if len(known) >= max(_SETS, _GROUPS // (len(self.steps) or 1)):
                 known.clear()
+            shown = [windows(step, handles, self.queue.most, _ALIGN) for step in self.steps]
+            self._compile(shown)
             found = known[handles] = [
-                (*self._group(step, place, handles), grid)
-                for step, place, grid in zip(self.steps, self.places, self.grids, strict=False)
+                (*self._group(step, place, parts), grid)
+                for step, place, parts, grid in zip(
+                    self.steps, self.places, shown, self.grids, strict=False
+                )
             ]
         return found
 
     @typed("binding buffers")
-    def _group(self, step: Step, place: int, handles: Sequence[Piece]) -> tuple[Any, Any]:
+    def _compile(self, shown: Sequence[Sequence[Window]]) -> None:
+        """Make the pipelines that the launches lack for these parts of buffers."""
+        made = (step.function.pipelines for step in self.steps)
+        add_pipelines(
+            (one, [_part(w) for w in parts]) for one, parts in zip(made, shown, strict=True)
+        )
+
+    @typed("binding buffers")
+    def _group(self, step: Step, place: int, shown: Sequence[Window]) -> tuple[Any, Any]:
         function, stream, buffer = step.function, self.queue.stream, self.buffer
-        found = windows(step, handles, self.queue.most, _ALIGN)
-        begins = [begin for _, begin, _ in found]
+        begins = [begin for _, begin, _ in shown]
         if any(begins):
             # Bindings of these handles begin elsewhere, so offsets differ.
             buffer, place = uniform(stream.device, function.packed(step, begins)), 0
-        shown = [(piece.buffer, piece.start + begin, nbytes) for piece, begin, nbytes in found]
-        to = function.pipelines.of(shown)
-        return to, bind(stream, to, (buffer, place, function.fields.itemsize), shown)
+        parts = [_part(window) for window in shown]
+        to = function.pipelines.of(parts)
+        return to, bind(stream, to, (buffer, place, function.fields.itemsize), parts)
+
+
+def _part(window: Window) -> Part:
+    """Return the bound part of a buffer: the buffer, an offset and a size."""
+    piece, begin, nbytes = window
+    return piece.buffer, piece.start + begin, nbytes
 
 
 class WgpuQueue(Queue):
@@ -105,6 +133,10 @@ class WgpuQueue(Queue):
             made = Pipelines(self.stream, self.toolchain.place(), image.decode(), kernel)
         fields = struct_of(kernel.parameters, self.toolchain.dialect.host)
         return Function(made, fields, kernel)
+
+    def load_all(self, images: Sequence[tuple[bytes, Kernel | Any]]) -> Iterator[Function]:
+        """Yield the pipelines of images, which the driver compiles several at a time."""
+        return at_once(lambda one: self.load(*one), images)
 
     def record(self, steps: Sequence[Step], slots: int) -> Recorded:
         """Return the launches with their numbers written to a buffer."""

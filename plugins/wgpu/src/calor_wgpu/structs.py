@@ -19,6 +19,8 @@ from calor_kernel.ir.nodes import Parameter
 from calor_kernel.ir.types import Scalar
 from calor_kernel.printers.numbers import bits_of
 
+# What a launch sees of a buffer: a piece of memory, an offset in it, and bytes.
+Window = tuple[Piece, int, int]
 # The fields behind those of parameters: the cubes, and a zero opaque to the compiler.
 COUNTS: Final = ("cubes_x", "cubes_y", "cubes_z", "zero")
 _ALIGN: Final = 16
@@ -82,9 +84,7 @@ def pack(
     return row.tobytes()
 
 
-def windows(
-    step: Step, handles: Sequence[Piece], most: int, align: int
-) -> list[tuple[Piece, int, int]]:
+def windows(step: Step, handles: Sequence[Piece], most: int, align: int) -> list[Window]:
     """Return the visible window of each buffer of a launch: a piece, its offset, its bytes.
 
     A window is a whole piece, or the maximum size, with equal room before and after the argument's

@@ -64,6 +64,7 @@ class Kernels:
 
     def _make(self, keys: Sequence[Key]) -> None:
         cold: dict[Key, str | None] = {}
+        warm: dict[Key, tuple[bytes, Kernel]] = {}
         for key in keys:
             # A kernel known only to this process has no name on disk.
             name = None
@@ -73,14 +74,18 @@ class Kernels:
             if stored is None:
                 cold[key] = name
             else:
-                self.found += 1
-                self._functions[key] = self.device.queue.load(*stored)
+                warm[key] = stored
+        load_all = self.device.queue.load_all
+        for key, function in zip(warm, load_all([*warm.values()]), strict=True):
+            self.found += 1
+            self._functions[key] = function
         jobs = [Job(key[0], self.device.toolchain, self.device.info.features) for key in cold]
-        for (key, name), (image, kernel) in zip(cold.items(), compile_jobs(jobs), strict=True):
+        made = compile_jobs(jobs)
+        for (key, name), answer, function in zip(cold.items(), made, load_all(made), strict=True):
             self.compiled += 1
-            self._functions[key] = self.device.queue.load(image, kernel)
+            self._functions[key] = function
             if name is not None:
-                self.images.write(name, image, kernel)
+                self.images.write(name, *answer)
 
     def image(self, build: Build) -> tuple[bytes, Kernel]:
         """Return a freshly compiled image, independent of stored ones."""
