@@ -13,10 +13,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -126,35 +124,26 @@ def counted(setting: Any, options: argparse.Namespace, ncu: str) -> dict[str, An
         return {"launches": []}
     rows = []
     for launch, found, cores in under_ncu(setting, options, ncu, low):
-        why = reasons.reason(found, launch["bytes"], cores)
+        why = reasons.reason(found, launch, cores)
         rows.append({**launch, "why": why, "counters": found.plain()})
     print("\n".join(reasons.table(rows)), flush=True)
     return {"launches": rows}
 
 
 def taken(setting: Any, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Return the slow launches of a step, whose kernels are compiled and stored afterwards."""
+    """Return the slow launches of a step, by a stored census or by one of now."""
     from harness.gate import in_turn
     from programs import launches
+    from programs.ours import Ours
 
     if options.census:
-        low = stored(setting, options)
-        compiled(setting, options.device)
-        return low
-    step = compiled(setting, options.device)
+        return stored(setting, options)
+    step = Ours(setting, options.device)
+    step.run()
+    step.wait()
     with in_turn(options.gate):
         rows = launches.of_step(step, launches.ceilings_of(step))
     return launches.far_below(rows, options.below, options.share)
-
-
-def compiled(setting: Any, device: str) -> Any:
-    """Return a step that was made once."""
-    from programs.ours import Ours
-
-    step = Ours(setting, device)
-    step.run()
-    step.wait()
-    return step
 
 
 def stored(setting: Any, options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -178,11 +167,7 @@ def under_ncu(
         said = {"setting": asdict(setting), "device": options.device, "gate": gate}
         asked.write_text(json.dumps({**said, "launches": low}), "utf-8")
         ours = [sys.executable, str(Path(__file__).resolve()), "-", "--replay", str(asked)]
-        command = hardware_counters.command(ncu, hardware_counters.available(ncu), log, ours)
-        # Kernels are stored by now, and ncu would follow a process that compiles.
-        env = {**os.environ, "CALOR_COMPILE_WORKERS": "0"}
-        ran = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-        told = log.read_text("utf-8") if log.exists() else ""
+        ran, told = hardware_counters.run(ncu, log, ours)
         if options.raw:
             options.raw.mkdir(parents=True, exist_ok=True)
             name = f"{setting.name}-{setting.mode}-{setting.dtype}.csv"

@@ -50,6 +50,7 @@ _PIPE = re.compile(r"sm__inst_executed_pipe_(\w+)\.avg\.pct_of_peak_sustained_ac
 _TENSOR = re.compile(r"sm__pipe_tensor\w*_cycles_active\.avg\.pct_of_peak_sustained_\w+")
 _LIMIT = re.compile(r"launch__occupancy_limit_(registers|shared_mem|warps|blocks|barriers)")
 _FORBIDDEN = "ERR_NVGPUCTRPERM"
+_LACKING = "Failed to find metric"
 
 
 class CounterError(RuntimeError):
@@ -64,7 +65,8 @@ class Counters:
     the cubes beside those that fit the GPU at once. ``eligible``: the warps that could issue in an
     average cycle of a scheduler, of ``warps`` that it held. ``issue``: the share of cycles in which
     a scheduler issued. ``stalls``: the share of a warp's time by what it waited for, the longest
-    first. ``limits``: the cubes a multiprocessor takes, by what limits them.
+    first. ``limits``: the cubes a multiprocessor takes, by what limits them. ``instructions``:
+    those of warps; ``spills``: those that move a register to memory or back.
     """
 
     kernel: str
@@ -90,6 +92,7 @@ class Counters:
     limits: dict[str, float]
     stalls: dict[str, float]
     instructions: float | None
+    spills: float | None
 
     def plain(self) -> dict[str, Any]:
         """Return the counters as data of a result file."""
@@ -119,11 +122,15 @@ def numbers_of(events: Sequence[Any], wanted: Sequence[Launch]) -> list[int]:
 
 @contextmanager
 def chosen(
-    queue: Any, numbers: Sequence[int], begin: Callable[[], Any], end: Callable[[], Any]
+    queue: Any,
+    numbers: Sequence[int],
+    begin: Callable[[], Any],
+    end: Callable[[], Any],
+    gate: Path | None = None,
 ) -> Iterator[None]:
     """Run a profiled step launch by launch, with calls around each of the launches ``numbers``.
 
-    In place of times a profile then has zeros.
+    Each of these passes a gate. In place of times a profile has zeros.
     """
     wanted, passed = set(numbers), 0
 
@@ -137,10 +144,11 @@ def chosen(
             for empty in recorded.empty:
                 if not empty and passed in wanted:
                     on.wait()
-                    begin()
-                    on.driver.launchKernel(*next(launches))
-                    on.wait()
-                    end()
+                    with in_turn(gate):
+                        begin()
+                        on.driver.launchKernel(*next(launches))
+                        on.wait()
+                        end()
                 elif not empty:
                     on.driver.launchKernel(*next(launches))
                 passed += 1
@@ -161,7 +169,7 @@ def run_chosen(
     end: Callable[[], Any],
     gate: Path | None = None,
 ) -> list[int]:
-    """Make a step with calls around the chosen launches, behind a gate; return their numbers."""
+    """Make a step with calls around the chosen launches; return their numbers."""
     import calor
     import calor_kernel
     from calor_kernel.runtime.backend import engine_of
@@ -174,13 +182,26 @@ def run_chosen(
             step.run()
         numbers = numbers_of(profile.events, wanted)
         queue = engine_of(step.device, "it has no launches").device.queue
-        with (
-            in_turn(gate),
-            chosen(queue, numbers, begin, end),
-            calor_kernel.profile(step.device),
-        ):
+        with chosen(queue, numbers, begin, end, gate), calor_kernel.profile(step.device):
             step.run()
     return numbers
+
+
+def run(ncu: str, log: Path, program: Sequence[str]) -> tuple[Any, str]:
+    """Run a program under ncu; return how it ended, and what ncu wrote.
+
+    ncu ends if the GPU lacks a metric. Which ones it has takes half a minute to ask.
+    """
+    ran = _ran(ncu, METRICS, log, program)
+    if _LACKING in ran[1] + ran[0].stdout:
+        ran = _ran(ncu, available(ncu), log, program)
+    return ran
+
+
+def _ran(ncu: str, metrics: Sequence[str], log: Path, program: Sequence[str]) -> tuple[Any, str]:
+    words = command(ncu, metrics, log, program)
+    made = subprocess.run(words, capture_output=True, text=True, check=False)
+    return made, log.read_text("utf-8") if log.exists() else ""
 
 
 def available(ncu: str) -> list[str]:
@@ -194,15 +215,15 @@ def command(ncu: str, metrics: Sequence[str], log: Path, program: Sequence[str])
     """Return the command that counts a program's launches between its profiler calls.
 
     Clocks stay as they are. Caches hold what they hold, since the launch before one has just
-    written its operands.
+    written its operands. Processes that compile kernels are not followed.
     """
     sections = [word for name in SECTIONS for word in ("--section", name)]
     more = ["--metrics", ",".join(metrics)] if metrics else []
     return [
         ncu,
         *("--profile-from-start", "off", "--clock-control", "none", "--cache-control", "none"),
-        *("--target-processes", "all", "--csv", "--page", "raw", "--print-units", "base"),
-        *("--log-file", str(log)),
+        *("--target-processes", "application-only", "--csv", "--page", "raw"),
+        *("--print-units", "base", "--log-file", str(log)),
         *sections,
         *more,
         *program,
@@ -282,4 +303,5 @@ def _counters(row: Mapping[str, str], scale: Mapping[str, float]) -> Counters:
         limits={m[1]: v for n, v in cells.items() if (m := _LIMIT.fullmatch(n))},
         stalls={name: value / waited for name, value in ordered},
         instructions=first("smsp__inst_executed.sum"),
+        spills=first("derived__local_spilling_requests", "sass__inst_executed_register_spilling"),
     )

@@ -57,15 +57,17 @@ PIPES: Final = {
 }
 
 
-def reason(counted: Counters, nbytes: int, cores: int) -> str:
+def reason(counted: Counters, launch: Mapping[str, Any], cores: int) -> str:
     """Return why a launch takes its time.
 
-    ``nbytes``: its least traffic. ``cores``: the multiprocessors of the GPU.
+    ``launch``: as a census has it, with its least traffic in bytes. ``cores``: the multiprocessors
+    of the GPU.
     """
-    found = [*_near(counted), *_unfilled(counted, cores)]
-    if not found or ((counted.issue or 0.0) < _ISSUING and not any(_near(counted))):
+    near = [*_near(counted)]
+    found = [*near, *_unfilled(counted, cores)]
+    if not near and (not found or (counted.issue or 0.0) < _ISSUING):
         found += _waiting(counted)
-    found += _traffic(counted, nbytes)
+    found += _excess(counted, int(launch["bytes"]))
     return "; ".join(found) or "no counter says why"
 
 
@@ -125,10 +127,14 @@ def _waiting(c: Counters) -> Iterator[str]:
         yield f"{_percent(c.occupancy)} of the warps there, {_percent(c.possible)} possible"
 
 
-def _traffic(c: Counters, nbytes: int) -> Iterator[str]:
-    """Yield that more bytes were moved than the least."""
+def _excess(c: Counters, nbytes: int) -> Iterator[str]:
+    """Yield that there are more instructions or bytes than the least."""
+    if c.spills:
+        yield "registers spill"
     if nbytes <= 0:
         return
+    if c.instructions and (c.issue or 0.0) >= _ISSUING:
+        yield f"{32 * c.instructions / nbytes:.2g} instructions of a unit for a byte"
     for moved, name in ((c.dram_bytes, "DRAM"), (c.l2_bytes, "the L2 cache")):
         if moved is not None and moved > _MORE * nbytes and moved - nbytes > 1 << 20:
             yield f"{name} moves {moved / nbytes:.2g} times the least bytes"
