@@ -10,6 +10,7 @@ from time import monotonic, sleep
 import pytest
 
 from calor.dtypes import float32, int64
+from calor.errors import CompileError
 from calor_interpreter.device import MANY_UNITS, LanesDevice, LanesToolchain
 from calor_kernel.contract.work import Build
 from calor_kernel.device import images, workers
@@ -125,6 +126,30 @@ def test_a_second_process_compiles_nothing(own_cache):
     third = Kernels(LanesDevice(replace(device.info, features=frozenset())))
     third.load([dense(8)])
     assert (third.compiled, third.found) == (1, 0)
+
+
+def test_what_was_loaded_before_a_refused_kernel_is_kept(own_cache, monkeypatch):
+    device = LanesDevice()
+    kernels, load = Kernels(device), device.queue.load
+
+    def refusing(image, made):
+        if seen:
+            raise CompileError("too large")
+        seen.append(made)
+        return load(image, made)
+
+    seen = []
+    monkeypatch.setattr(device.queue, "load", refusing)
+    with pytest.raises(CompileError, match="too large"):
+        kernels.load([dense(8), dense(16)])
+    assert (kernels.compiled, len(seen)) == (1, 1)
+    monkeypatch.setattr(device.queue, "load", load)
+    kernels.load([dense(8), dense(16)])
+    # The image of the kernel that was loaded is stored, and its function is there.
+    assert (kernels.compiled, kernels.found) == (2, 0)
+    other = Kernels(LanesDevice())
+    other.load([dense(8), dense(16)])
+    assert (other.compiled, other.found) == (0, 2)
 
 
 class OtherC(PlainC):
