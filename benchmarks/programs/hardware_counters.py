@@ -105,19 +105,19 @@ def key(launch: Launch) -> tuple[Any, ...]:
     return tuple(tuple(v) if isinstance(v := launch[k], list) else v for k in _KEY)
 
 
-def numbers_of(events: Sequence[Any], wanted: Sequence[Launch]) -> list[int]:
-    """Return the number of the first launch of each kind among a step's events."""
+def numbers_of(events: Sequence[Any], wanted: Sequence[Launch]) -> list[int | None]:
+    """Return the number of the first launch of each kind among a step's events, None if none is.
+
+    A stored census has launches of kernels that have changed since.
+    """
     first: dict[tuple[Any, ...], int] = {}
     for number, e in enumerate(events):
         made = (e.op, e.blueprint, tuple(e.results), int(e.nbytes), int(e.flops))
         first.setdefault(made, number)
-    lacking = [one for one in wanted if key(one) not in first]
-    if lacking:
-        names = ", ".join(f"{one['op']} {one['kernel']}" for one in lacking)
-        raise CounterError(
-            f"the step has no launch {names}: it was planned otherwise; take a new census"
-        )
-    return [first[key(one)] for one in wanted]
+    found = [first.get(key(one)) for one in wanted]
+    if all(number is None for number in found):
+        raise CounterError("the step has none of the launches any more; take a new census")
+    return found
 
 
 @contextmanager
@@ -168,7 +168,7 @@ def run_chosen(
     begin: Callable[[], Any],
     end: Callable[[], Any],
     gate: Path | None = None,
-) -> list[int]:
+) -> list[int | None]:
     """Make a step with calls around the chosen launches; return their numbers."""
     import calor
     import calor_kernel
@@ -182,7 +182,8 @@ def run_chosen(
             step.run()
         numbers = numbers_of(profile.events, wanted)
         queue = engine_of(step.device, "it has no launches").device.queue
-        with chosen(queue, numbers, begin, end, gate), calor_kernel.profile(step.device):
+        present = [number for number in numbers if number is not None]
+        with chosen(queue, present, begin, end, gate), calor_kernel.profile(step.device):
             step.run()
     return numbers
 
