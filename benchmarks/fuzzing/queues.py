@@ -1,9 +1,10 @@
 """Calls in the queue of an OpenCL or Vulkan device, timed by the device's clock as a CUDA graph is.
 
-Requirements: the launches of the calls and their buffers are collected once. A sample queues them
-all before the device begins the first, so the host's time for a launch hides nothing and is no
-part of it. In a pass of wgpu that is so; OpenCL's queue gets other work first. The times of a
-sample's begin and end take the device microseconds, so short calls are repeated in a sample.
+Requirements: the launches of the calls and their buffers are collected once. All calls write to the
+same memory, as in a graph: results of their own would fill the caches of a GPU earlier. A sample
+queues them all before the device begins the first, so the host's time for a launch hides nothing
+and is no part of it. In a pass of wgpu that is so; OpenCL's queue gets other work first. The times
+of a sample's begin and end take the device microseconds, so short calls are repeated in a sample.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -35,17 +36,15 @@ class QueueRunner:
 
     on_host = False
 
-    def __init__(
-        self, timer: Timer, lists: Sequence[Launches], units: int, kept: Sequence[Any]
-    ) -> None:
+    def __init__(self, timer: Timer, lists: Sequence[Launches], units: int, kept: Any) -> None:
         self.timer, self.lists, self.units = timer, lists, units
         self.launches = sum(len(recorded.steps) for recorded, _ in lists)
-        # The buffers of the lists belong to these.
+        # Whose memory the calls write to.
         self.kept = kept
         self.close: Callable[[], Any] = self._drop
 
     def _drop(self) -> None:
-        self.kept = self.lists = ()
+        self.kept, self.lists = None, ()
 
     def seconds(self, runs: int) -> float:
         """Return the device's seconds of some runs."""
@@ -69,10 +68,12 @@ def calor_queue(device: str, calls: Sequence[Call], copies: int) -> QueueRunner:
         raise NotCaptured(f"the launches of {device} have no clock here")
     for call in calls:
         call()
-    kept, lists = [], []
+    kept, lists = None, []
     for call in calls:
+        # What a call makes is dropped before the next one, which then writes to the same memory.
+        kept = None
         with collected(engine) as found:
-            kept.append(call())
+            kept = call()
         lists.append(found)
     if not all(lists):
         raise NotCaptured("a call launches nothing")

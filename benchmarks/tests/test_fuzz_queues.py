@@ -36,8 +36,9 @@ def side_of(device: str, line: str) -> Calor:
 
 def test_a_queue_has_the_launches_of_all_calls(device: str) -> None:
     side = side_of(device, LINE)
-    first = side.results()
     calls = side.calls()
+    *_, last = calls
+    wanted = [one.numpy() for one in last()]
     runner = queues.calor_queue(device, calls, copies=4)
     assert runner.units == 4
     assert not runner.on_host
@@ -45,14 +46,23 @@ def test_a_queue_has_the_launches_of_all_calls(device: str) -> None:
     # The sets of operands take turns, and a call of a set writes where the last one wrote.
     assert runner.lists[:half] == runner.lists[half:]
     assert runner.lists[: half // 2] != runner.lists[half // 2 : half]
-    made = runner.kept[0]
-    # What the timed launches write is what the calls returned.
-    before = [one.numpy() for one in made]
+    # What the timed launches write is what the last call returned.
+    before = [one.numpy() for one in runner.kept]
     assert 0 < runner.seconds(2) < 10
-    for mine, again, yours in zip(before, made, first, strict=True):
+    for mine, again, yours in zip(before, runner.kept, wanted, strict=True):
         np.testing.assert_array_equal(mine, yours)
         np.testing.assert_array_equal(again.numpy(), yours)
     runner.close()
+
+
+def test_all_calls_write_to_the_same_memory(device: str) -> None:
+    side = side_of(device, LINE)
+    runner = queues.calor_queue(device, side.calls(), copies=2)
+    first, second = (set(map(id, handles)) for _, handles in runner.lists[:: len(runner.lists) - 1])
+    # Each set has its operands and cotangent; the rest are results and memory of the plan.
+    apart = len(side.sets[0])
+    assert len(first - second) == len(second - first) == apart
+    assert first & second
 
 
 @pytest.mark.parametrize("line", [

@@ -182,6 +182,36 @@ def test_devices_are_those_of_the_platforms_asked_for(
         OpenCLDevice(0)
 
 
+def test_a_program_is_built_once_where_it_is_compiled_and_loaded(
+    device: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from calor_opencl import _bindings
+    from calor_opencl import toolchain as module
+
+    built: list[type] = []
+    build = _bindings.build
+
+    def counted(found: Any, text: Any, *rest: Any) -> Any:
+        built.append(type(text))
+        return build(found, text, *rest)
+
+    monkeypatch.setattr(_bindings, "build", counted)
+    monkeypatch.setattr(module, "_KEPT", 2)
+    toolchain = pickle.loads(pickle.dumps(device.toolchain))
+    texts = [f"__kernel void k{n}(__global float *x) {{ x[{n}] = 1.0f; }}" for n in range(3)]
+    images = [toolchain.compile(text, "k") for text in texts]
+    assert built == [str, str, str]
+    for number in (2, 1):
+        (one,) = toolchain.program(images[number], "k").all_kernels()
+        assert one.function_name == f"k{number}"
+    assert built == [str, str, str]
+    # The oldest is not kept, nor one that was loaded.
+    for number in (0, 2):
+        toolchain.program(images[number], "k")
+    assert len(built) == 5
+    assert pickle.loads(pickle.dumps(toolchain))._built == {}
+
+
 def test_what_the_device_says_of_itself(device: Any) -> None:
     info = device.info
     assert info.has("atomics")
@@ -208,7 +238,7 @@ def test_assembly_is_tried_on_nvidias_warps(listed: str, size: int, taken: bool)
     assert takes_ptx(device) == taken
 
 
-@pytest.mark.parametrize("major", [0, 6, 7, 9])
+@pytest.mark.parametrize("major", [0, 6, 7, 8, 9])
 def test_cubes_of_nvidias_devices_wait_for_each_other(
     device: Any, monkeypatch: pytest.MonkeyPatch, major: int
 ) -> None:
@@ -225,6 +255,8 @@ def test_cubes_of_nvidias_devices_wait_for_each_other(
         progress = dialect.subgroups == "ptx" and major >= 7
         made = description.describe(found, dialect)
         assert made.has("forward_progress") == dialect.fences == progress
+        copies = dialect.subgroups == "ptx" and major >= 8
+        assert made.has("async_copy") == dialect.copies == copies
 
 
 def test_extensions_may_be_left_unused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,10 @@ from calor.dtypes import bool_, float16, float32, float64, int8, int32, int64, u
 from calor.errors import CompileError
 from calor_kernel.language import (
     Buffer,
+    Layout,
+    Pipeline,
+    Scalar,
+    Tile,
     barrier,
     fence,
     fma,
@@ -148,6 +152,32 @@ def test_a_fence_is_one_of_both_memories() -> None:
     text = print_kernel(fenced.build([F]), OpenCLC(subgroups="ptx", fences=True))
     assert text.count('asm volatile("fence.acq_rel.gpu;" ::: "memory");') == 3
     assert "*(__global volatile float *)&x[1] = 2.0f;" in text
+
+
+def test_copies_to_local_memory_are_asynchronous_by_assembly() -> None:
+    @kernel
+    def copied(x: Any, y: Any, n: Any) -> None:
+        i = unit_position()
+        pipe = Pipeline(2, Tile(float32, Layout((128,), (1,))), how="async")
+        pipe.acquire()
+        pipe.copy(0, i * 2, x, i * 2, 2, mask=i < n)
+        pipe.commit()
+        pipe.wait(0)
+        y[i] = pipe.stage(0)[i + 1]
+
+    given = [F, F, Scalar(int64)]
+    built = copied.build(given, cube=(64, 1, 1), features=frozenset({"async_copy", "barrier"}))
+    text = print_kernel(built, OpenCLC(subgroups="ptx", copies=True))
+    function = "static inline void copy_async_8(__local void *to, __global const void *of, uint"
+    assert text.count(function) == 1
+    assert '"cp.async.ca.shared.global [%0], [%1], 8, %2;" : : "r"((uint)(size_t)to)' in text
+    assert "unit_x < n ? 8 : 0);" in text
+    order = [text.index(word) for word in ("? 8 : 0", "commit_group;", "wait_group 0;", "barrier(")]
+    assert order == sorted(order)
+    # Without assembly the copy is done when it is asked for.
+    plain = print_kernel(built, OpenCLC())
+    assert "cp.async" not in plain
+    assert "? x[" in plain
 
 
 def test_halves_compute_where_the_device_does() -> None:

@@ -23,8 +23,13 @@ _PLANES: Final = {"": (1,), "ptx": (32,), "khr": (16, 32), "intel": (16, 32)}
 # With twice the accumulators, NVIDIA's compiler was seen to generate slower products.
 _ACCUMULATORS: Final = {"ptx": 64}
 
-# The first compute capability of NVIDIA's with fences that release and acquire.
-_FENCES: Final = 7
+# The first compute capabilities of NVIDIA's with fences that release and acquire, and with
+# asynchronous copies.
+_FENCES, _COPIES = 7, 8
+
+# Shared memory of a core by NVIDIA's compute capability, the least of those of a major number: a
+# driver tells only how much of it a cube may have.
+_CORE_SHARED: Final = {7: 64 << 10, 8: 100 << 10, 9: 228 << 10, 10: 228 << 10}
 
 
 def language(device: Any, subgroups: str = "") -> tuple[OpenCLC, str]:
@@ -49,6 +54,7 @@ def language(device: Any, subgroups: str = "") -> tuple[OpenCLC, str]:
         subgroups=subgroups,
         dot=has(device, "cl_khr_integer_dot_product"),
         fences=subgroups == "ptx" and capability(device) >= _FENCES,
+        copies=subgroups == "ptx" and capability(device) >= _COPIES,
     )
     options = ["-cl-fp32-correctly-rounded-divide-sqrt"] if exact else []
     if extended and subgroups and version >= 2.0:
@@ -72,6 +78,7 @@ def describe(device: Any, dialect: OpenCLC) -> DeviceInfo:
         "planes": bool(dialect.subgroups),
         # NVIDIA's cubes run until they end, whatever language their kernel was written in.
         "forward_progress": dialect.fences,
+        "async_copy": dialect.copies,
     }
     features = {
         "print",
@@ -93,6 +100,7 @@ def describe(device: Any, dialect: OpenCLC) -> DeviceInfo:
         planes=_PLANES[dialect.subgroups],
         accumulators=_ACCUMULATORS.get(dialect.subgroups, 0),
         shared_bytes=device.local_mem_size,
+        core_shared_bytes=_CORE_SHARED.get(capability(device), 0),
         cores=device.max_compute_units,
         caches=(device.global_mem_cache_size or _CACHE,),
         memory_bytes=device.global_mem_size,

@@ -1,8 +1,9 @@
 """A test kernel for the planes of a device's description.
 
 Requirements: a device whose driver does not tell calls this once, when it is made. The kernel tests
-every plane operation of the language, as kernels use it, and has a fence, which is assembly too.
-Any error of the driver or compiler means no.
+every plane operation of the language, as kernels use it, and has what else is assembly: a fence,
+and copies of elements to shared memory, some of them masked off. Any error of the driver or
+compiler means no.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from calor_kernel import language as kl
 from calor_kernel.device.protocol import Device, Slot, Step
 
 # The output of the kernel: one row per operation.
-ROWS: Final = 9
+ROWS: Final = 10
 _ROUNDS, _PLANES = 3, 2
 _UP, _DOWN, _XOR, _DIVISOR = 3, 2, 5, 5
 
@@ -26,8 +27,16 @@ _UP, _DOWN, _XOR, _DIVISOR = 3, 2, 5, 5
 def try_planes(x: Any, y: Any) -> None:
     """Write each unit's result of each operation, accumulated over rounds."""
     i, rows = kl.unit_position(), _PLANES * kl.plane_size()
+    tile = kl.Tile(uint32, kl.Layout((rows,), (1,)))
+    pipe = kl.Pipeline(1, tile, how=kl.way_of_units())
     for j in kl.loop_range(_ROUNDS):
         mine = x[i] + j.to(uint32)
+        pipe.acquire()
+        pipe.copy(0, i, x, i, mask=i % _DIVISOR != 0)
+        pipe.commit()
+        pipe.wait(0)
+        copied = pipe.stage(0)[rows - 1 - i]
+        pipe.release()
         made = (
             kl.lane_position().to(uint32),
             kl.plane_position().to(uint32),
@@ -38,6 +47,7 @@ def try_planes(x: Any, y: Any) -> None:
             kl.plane_ballot(mine % _DIVISOR == 0),
             kl.plane_reduce("max", mine),
             kl.plane_scan("add", mine),
+            copied,
         )
         kl.barrier("plane")
         kl.fence()
@@ -48,6 +58,7 @@ def try_planes(x: Any, y: Any) -> None:
 def expected(x: np.ndarray[Any, Any], plane: int) -> np.ndarray[Any, Any]:
     """Return the expected output for the numbers of one cube."""
     lane, total = np.arange(plane), np.zeros((ROWS, _PLANES, plane), np.uint64)
+    copied = np.where(np.arange(x.size) % _DIVISOR != 0, x, 0)[::-1].reshape(_PLANES, plane)
     up = np.where(lane < _UP, lane, lane - _UP)
     down = np.where(lane + _DOWN < plane, lane + _DOWN, lane)
     for j in range(_ROUNDS):
@@ -63,6 +74,7 @@ def expected(x: np.ndarray[Any, Any], plane: int) -> np.ndarray[Any, Any]:
                 np.broadcast_to(((mine % _DIVISOR == 0) << lane).sum(1)[:, None], mine.shape),
                 np.broadcast_to(mine.max(1)[:, None], mine.shape),
                 mine.cumsum(1),
+                copied,
             ]
         ).astype(np.uint64)
     return total.astype(np.uint32).reshape(-1)
@@ -76,7 +88,8 @@ def planes_hold(device: Device) -> bool:
     got = np.zeros(ROWS * x.size, np.uint32)
     memory, queue, handles = device.memory, device.queue, []
     try:
-        made = try_planes.build(signature, cube=(x.size, 1, 1), plane=plane)
+        cube, features = (x.size, 1, 1), device.info.features
+        made = try_planes.build(signature, cube=cube, plane=plane, features=features)
         image = device.toolchain.compile(device.toolchain.source(made), made.name)
         function = queue.load(image, made)
         for array in (x, got):

@@ -20,15 +20,16 @@ class DeviceInfo:
     sizes, of kernels built for planes. ``accumulators``: the float32 sums that a unit keeps in
     registers, if the compiler's limit differs from the usual one for its planes; else 0.
     ``registers``: those of a unit, as kernels estimate them, from which on the compiler was seen to
-    be slow; 0 if the usual limit holds. ``cores``:
-    the cubes that run concurrently. ``caches``: bytes per level, the nearest first, as far as
-    private to a core. ``max_cubes``: cubes of a launch per axis. ``align``: the alignment of
-    buffers in bytes; ``part_align``: that of the parts of a buffer which a kernel may take for one,
-    if it is less. ``flushes``: arithmetic may flush float32 subnormals to zero. ``arguments``:
-    buffers and numbers of a launch. ``choices``: buffers among which a number chooses one, if the
-    device has "pointers". ``launch_ns``: the nanoseconds between launches that wait for each other,
-    where they are so many that the compilation of joined kernels pays; else 0. ``matrices``: the
-    named matrix instructions of :mod:`calor_kernel.language.matrices`.
+    be slow; 0 if the usual limit holds. ``shared_bytes``: the shared memory of a cube;
+    ``core_shared_bytes``: that of a core, which its cubes divide, if a cube may not have all of it;
+    else 0. ``cores``: the cubes that run concurrently. ``caches``: bytes per level, the nearest
+    first, as far as private to a core. ``max_cubes``: cubes of a launch per axis. ``align``: the
+    alignment of buffers in bytes; ``part_align``: that of the parts of a buffer which a kernel may
+    take for one, if it is less. ``flushes``: arithmetic may flush float32 subnormals to zero.
+    ``arguments``: buffers and numbers of a launch. ``choices``: buffers among which a number
+    chooses one, if the device has "pointers". ``launch_ns``: the nanoseconds between launches that
+    wait for each other, where they are so many that the compilation of joined kernels pays; else 0.
+    ``matrices``: the named matrix instructions of :mod:`calor_kernel.language.matrices`.
     """
 
     description: str
@@ -41,6 +42,7 @@ class DeviceInfo:
     accumulators: int = 0
     registers: int = 0
     shared_bytes: int = 0
+    core_shared_bytes: int = 0
     cores: int = 1
     caches: tuple[int, ...] = ()
     max_cubes: tuple[int, int, int] = (2**31 - 1, 65535, 65535)
@@ -59,6 +61,11 @@ class DeviceInfo:
     def starts(self) -> int:
         """The alignment in bytes of the start of a part of a buffer that kernels may read."""
         return self.part_align or self.align
+
+    def shared_of(self, cubes: int) -> int:
+        """Return the bytes of shared memory that each of so many cubes of a core may have."""
+        whole = max(self.core_shared_bytes, self.shared_bytes)
+        return min(whole // cubes, self.shared_bytes)
 
     def has(self, feature: str) -> bool:
         """Return whether the device has a feature of FEATURES; KeyError for an unknown name."""

@@ -198,6 +198,33 @@ def test_dear_values_are_not_computed_again():
     assert counts == []
 
 
+def test_dear_values_are_computed_again_where_launches_take_longer():
+    def gate(x, b):
+        return x * F.sigmoid(b)
+
+    def deep(x, b):
+        return x * F.sigmoid(F.tanh(F.sigmoid(b)))
+
+    dear = replace(MANY_UNITS, launch_ns=1700)
+    for info, function, rows, steps in (
+        (MANY_UNITS, gate, 40, []),
+        (dear, gate, 40, [2]),
+        # All that is repeated counts together.
+        (dear, deep, 40, [4]),
+        (dear, gate, 20000, []),
+        (dear, deep, 150, [3]),
+    ):
+        graph = _graph(function, float32, (rows, 32), (32,))
+        groups = ElementwiseFuser().groups(graph, info)
+        assert [len(g.attributes["expression"].steps) for g in groups] == steps, (info, rows)
+    arrays = [np.linspace(-3, 3, n, dtype=np.float32) for n in (40 * 32, 32)]
+    arrays[0] = arrays[0].reshape(40, 32)
+    graph = _graph(gate, float32, (40, 32), (32,))
+    (fused,) = _run(graph, arrays, (ElementwiseFuser(),), dear)
+    (plain,) = _run(graph, arrays, (), dear)
+    assert fused.tobytes() == plain.tobytes()
+
+
 def test_no_way_leads_out_and_back():
     # The sum in the middle needs a result of the chain that its own result goes to.
     counts, graph = _groups(lambda x: F.exp(x) * (F.exp(x)).sum(), (37,))

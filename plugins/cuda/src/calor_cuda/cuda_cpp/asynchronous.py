@@ -13,11 +13,11 @@ from calor.dtypes import DType, bfloat16, float16, float32, float64, int8
 from calor_kernel.ir.nodes import Block, Operation
 from calor_kernel.ir.types import Type
 from calor_kernel.printers import expressions as ex
+from calor_kernel.printers import ptx
 from calor_kernel.printers.expressions import Expression
 from calor_kernel.printers.printer import Printer
 
 _NAMES: Final = {float16: "f16", bfloat16: "bf16", int8: "s8", float32: "tf32", float64: "f64"}
-_SIZES: Final = (4, 8, 16)
 # Groups other than units' copies: products, and box stores.
 _COMMITS: Final = {
     "matrix": "wgmma.commit_group.sync.aligned",
@@ -121,40 +121,26 @@ def load_matrix(printer: Printer, operation: Operation, block: Block) -> None:
 
 def copy(printer: Printer, operation: Operation, block: Block) -> None:
     """Print an asynchronous copy of 4, 8 or 16 bytes to shared memory."""
-    source, target = operation.attributes["source"], operation.memory
-    assert target is not None
-    nbytes = target.type.nbytes * operation.attributes["elements"]
-    if nbytes not in _SIZES or (source.space, target.space) != ("global", "shared"):
-        printer.dialect.refuse(f"asynchronous copies of {nbytes} bytes")
-    to, of, *mask = (printer.operand(v) for v in operation.operands)
-    printer.settle()
-    places = [
-        ex.prefix("&", printer.elements.place(memory, index))
-        for memory, index in ((target, to), (source, of))
-    ]
-    taken = Expression(str(nbytes))
-    if mask:
-        taken = ex.choice(mask[0], taken, Expression("0"))
-    # Only copies of 16 bytes can bypass the L1 cache.
-    near = nbytes < 16 or operation.attributes.get("near", False)
-    cache = "ca" if near else "cg"
-    name = f"copy_async_{nbytes}{'_near' * (near and nbytes == 16)}"
-    code = f"cp.async.{cache}.shared.global [%0], [%1], {nbytes}, %2;"
-    printer.helpers.add(
-        name,
-        f"{printer.dialect.function_prefix} void {name}("
-        f"void *to, const void *of, uint32 taken) {{\n"
-        f"  uint32 place = (uint32)__cvta_generic_to_shared(to);\n"
-        f'  asm volatile("{code}" ::"r"(place), "l"(of), "r"(taken) : "memory");\n}}',
-    )
-    printer.line(f"{ex.call(name, *places, taken).text};")
+
+    def function(name: str, code: str) -> str:
+        return (
+            f"{printer.dialect.function_prefix} void {name}("
+            f"void *to, const void *of, uint32 taken) {{\n"
+            f"  uint32 place = (uint32)__cvta_generic_to_shared(to);\n"
+            f'  asm volatile("{code}" ::"r"(place), "l"(of), "r"(taken) : "memory");\n}}'
+        )
+
+    ptx.copy(printer, operation, function)
 
 
 def commit(printer: Printer, operation: Operation, block: Block) -> None:
     """Print the commit of a group of copies, or of asynchronous products."""
+    code = _COMMITS.get(operation.attributes["group"])
+    if code is None:
+        ptx.commit(printer, operation, block)
+        return
     printer.settle()
-    code = _COMMITS.get(operation.attributes["group"], "cp.async.commit_group")
-    printer.line(f'asm volatile("{code};" ::: "memory");')
+    printer.line(ptx.statement(code))
 
 
 def wait(printer: Printer, operation: Operation, block: Block) -> None:
@@ -171,9 +157,9 @@ def wait(printer: Printer, operation: Operation, block: Block) -> None:
         printer.line(f"computed({' ^ '.join(words)});")
     if group in _WAITS:
         read = ".read" if operation.attributes.get("read") else ""
-        printer.line(f'asm volatile("{_WAITS[group]}{read} {pending};" ::: "memory");')
+        printer.line(ptx.statement(f"{_WAITS[group]}{read} {pending}"))
         return
-    printer.line(f'asm volatile("cp.async.wait_group {pending};" ::: "memory");')
+    ptx.wait(printer, operation, block)
     if any(o.name == "mma_async" for o in printer.kernel.body.walk()):
         # Asynchronous products read shared memory through another proxy than the units' writes.
         printer.line('asm volatile("fence.proxy.async.shared::cta;" ::: "memory");')

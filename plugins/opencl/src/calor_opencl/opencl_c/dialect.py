@@ -20,11 +20,12 @@ from calor_kernel.printers.dialect import (
     SHORT_NAMES,
     Dialect,
     Helpers,
+    Statement,
     in_memory,
     listed,
 )
 from calor_kernel.printers.expressions import Expression
-from calor_opencl.opencl_c import atomics, planes, tables, vectors
+from calor_opencl.opencl_c import atomics, copies, planes, tables, vectors
 
 
 class OpenCLC(Dialect):
@@ -34,7 +35,8 @@ class OpenCLC(Dialect):
     asked for correctly rounded square roots, and provides them. ``subgroups``: "khr" or "intel" for
     a shuffle extension, "ptx" for warps by inline assembly. ``dot``: whether there are dot products
     of 8-bit integers. ``fences``: fences order what other cubes see, by inline assembly; those of
-    OpenCL 1.2 end at the cube.
+    OpenCL 1.2 end at the cube. ``copies``: whether units copy to local memory asynchronously, by
+    inline assembly.
     """
 
     name = "OpenCL C"
@@ -54,12 +56,14 @@ class OpenCLC(Dialect):
         subgroups: str = "",
         dot: bool = False,
         fences: bool = False,
+        copies: bool = False,
     ) -> None:
         self.fast_fma = fast_fma
         self.subgroups = subgroups
         self.positions = planes.positions(subgroups)
         self.dot = dot
         self.fences = fences
+        self.copies = copies
         types = dict(SHORT_NAMES)
         if double:
             types[float64] = "double"
@@ -68,7 +72,13 @@ class OpenCLC(Dialect):
         self.types = types
         self.templates = tables.templates(double, exact_sqrt)
         # Identifies this dialect in the keys of images.
-        self.key = f"{half:d}{double:d}{fast_fma:d}{exact_sqrt:d}{subgroups}{dot:d}{fences:d}"
+        has = (half, double, fast_fma, exact_sqrt, subgroups, dot, fences, copies)
+        self.key = "".join(str(int(x)) if isinstance(x, bool) else x for x in has)
+
+    @property
+    def statements(self) -> Mapping[str, Statement]:  # type: ignore[override]
+        """Return the operations that assembly does; a table of functions would not pickle."""
+        return copies.STATEMENTS if self.copies else copies.NOTHING
 
     def widths(self, dtype: DType) -> tuple[int, ...]:
         """Return the language's vector widths."""

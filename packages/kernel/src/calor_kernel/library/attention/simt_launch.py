@@ -50,6 +50,8 @@ WAITING: Final = 0.6
 REGISTERS: Final = 1 << 16
 BESIDE: Final = 50
 _CUBES: Final = 8
+# Cubes of deep tiles that a core should hold.
+_TOGETHER: Final = 4
 # A unit's scores and sums: how many registers hold, in elements of four bytes.
 _SCORES: Final = 32
 _SUMS: Final = 64
@@ -118,7 +120,7 @@ def _tile(
     depth = 32 if exceeds(problem.features, 16) else 16
     plan = SimtPlan(across, down, depth, rows, keys, values, access, 16 // item)
     deep = replace(plan, depth=_WIDEST)
-    fits = 4 * deep.shared_bytes(item) <= info.shared_bytes
+    fits = deep.shared_bytes(item) <= info.shared_of(_TOGETHER)
     return deep if exceeds(problem.features, 32) and fits else plan
 
 

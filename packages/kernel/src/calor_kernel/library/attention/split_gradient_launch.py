@@ -130,7 +130,7 @@ def gradient_plan(problem: Attention, request: Request) -> GradientPlan:
     units = int(units_for(p.keys, lanes, plane, min(UNITS, most_units)))
     item, together = int(p.accumulate.itemsize), rows
     room = units * blocks // plane * lanes * features * access * item
-    while together > 1 and together * room > min(_SHARED, info.shared_bytes // 4):
+    while together > 1 and together * room > min(_SHARED, info.shared_of(4)):
         together //= 2
     team = SplitPlan(
         units // lanes,

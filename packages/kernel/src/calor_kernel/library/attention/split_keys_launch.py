@@ -100,7 +100,7 @@ def _plan(problem: Attention, info: DeviceInfo) -> SplitPlan:
     units = int(units_for(p.keys, lanes, plane, min(_UNITS, info.max_units)))
     room = units // plane * lanes * values * access * p.accumulate.itemsize
     together = rows
-    while together > 1 and together * room > min(_SHARED, info.shared_bytes // 2):
+    while together > 1 and together * room > min(_SHARED, info.shared_of(2)):
         together //= 2
     return SplitPlan(
         units // lanes,

@@ -25,7 +25,8 @@ CHAIN: Final = "elementwise_chain"
 _OPERANDS: Final = 16
 _RESULTS: Final = 6
 _WEIGHT: Final = 400
-# Maximum cost of a value that is recomputed for each element of a broadcast.
+# Maximum cost of a value that is recomputed for each element of a broadcast, unless all of them
+# together take less time than the start of a launch.
 _CHEAP: Final = 8
 # In a graph of more nodes a chain has one result, since what nodes depend on takes much memory.
 _LARGE: Final = 20000
@@ -56,6 +57,8 @@ class ChainSearch(Links):
         super().__init__(graph, units)
         self.ceilings = ceilings_of(info)
         self.arguments = info.arguments
+        # Operations that the device does while a launch starts.
+        self.spare = int(info.launch_ns * 1e-9 * self.ceilings.flops)
         self.elementwise = [*map(self._computes, range(len(graph.nodes)))]
 
     def group(self, chain: Chain) -> Group:
@@ -257,15 +260,25 @@ class ChainSearch(Links):
         self, chain: Chain, number: int, path: Path, between: tuple[int, ...]
     ) -> Chain | None:
         """Return the chain with one more node, None if that is not correct or does not pay."""
-        spec = self.result(number)
-        weight = self.weight(number)
-        if weight > _CHEAP and prod(spec.shape) < self.result(chain.root).size:
+        if self._repeated(chain, number) > self.spare:
             return None
         value = self.graph.nodes[number].outputs[0]
-        if chain.weight + weight > _WEIGHT or along(path, self.dense(value)) is None:
+        if chain.weight + self.weight(number) > _WEIGHT or along(path, self.dense(value)) is None:
             return None
         made = self._with(chain, number, path, between)
         return made if self._fits(made) else None
+
+    def _repeated(self, chain: Chain, number: int) -> int:
+        """Return the operations of what a chain repeats for a broadcast, with one more node."""
+        size = self.result(chain.root).size
+        if not self._is_repeated(number, size):
+            return 0
+        known = (n for n in chain.places if self._is_repeated(n, size))
+        return size * sum(self.weight(n) for n in (*known, number))
+
+    def _is_repeated(self, number: int, size: int) -> bool:
+        """Return whether a node's value is dear, and smaller than what is computed of it."""
+        return self.weight(number) > _CHEAP and prod(self.result(number).shape) < size
 
     def _fits(self, chain: Chain) -> bool:
         """Return whether a chain is one launch: convex, and with few operands and results."""

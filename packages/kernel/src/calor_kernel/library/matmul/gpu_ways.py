@@ -53,8 +53,8 @@ _MORE_FRAGMENTS = ((128, 64, 32, 2, 2, 4), (64, 128, 32, 2, 2, 4), (128, 128, 64
 _GROUPS = ((128, 128, 64, 8, 1, 3), (64, 64, 64, 4, 1, 4))
 # Units down and across, register tiles of each down and across, terms of a step, stages of
 # asynchronous copies, the order of sums, and whether loads are early. The value is the rate,
-# measured on an H200: with CUDA, and without asynchronous copies with OpenCL, whose units have few
-# sums, and with Vulkan, whose units have many.
+# measured on an H200: with CUDA, with OpenCL, whose units have few sums, and without asynchronous
+# copies with Vulkan, whose units have many.
 _AHEAD: Final[Mapping[tuple[Any, ...], float]] = {
     (16, 16, 4, 2, 8, 0, "rows", True): 1.0,
     (16, 16, 2, 2, 8, 0, "row pairs"): 0.96,
@@ -227,8 +227,7 @@ def _simt(task: Task, request: Request) -> Works:
     product, info = task.product, task.info
     along, sums = product.along, sums_of(info)
     few, many = _LOADED
-    loaded = many if sums >= SUMS else few
-    table = _AHEAD if info.has("async_copy") else loaded
+    table = few if sums < SUMS else _AHEAD if info.has("async_copy") else many
     rates = {_patches(made, along): rate for made, rate in table.items()}
     rates = {plan: rate for plan, rate in rates.items() if len(plan.numbers) <= sums}
     parts = divided(rates, product, info)

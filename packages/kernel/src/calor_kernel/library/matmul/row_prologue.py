@@ -117,7 +117,7 @@ def prologue_of(problem: Problem, units: int, rows: int, planes: int) -> dict[st
     capacity = plan.team * plan.held * plan.width
     capacity = -(-capacity // _ACCESS) * _ACCESS
     made = Prologue(program, plan, dtype, capacity, units)
-    if made.nbytes(rows) > min(_ROOM, info.shared_bytes // 2):
+    if made.nbytes(rows) > min(_ROOM, info.shared_of(2)):
         return None
     numbers = zip(problem.job.numbers, program.numbers, strict=True)
     *views, _ = problem.views()
