@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -38,6 +39,8 @@ def run(arguments: Sequence[str], jobs: int, shard: tuple[int, int] = (1, 1)) ->
         If a process fails, or the reports do not fit together.
     """
     number, count = shard
+    # The processes share the processor's cores, and so do the compilers that each would start.
+    environment = {"CALOR_COMPILE_WORKERS": str(max(_cores() // jobs - 1, 0)), **os.environ}
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder) / f"{n}.json" for n in range(1, jobs + 1)]
         processes = [
@@ -56,11 +59,19 @@ def run(arguments: Sequence[str], jobs: int, shard: tuple[int, int] = (1, 1)) ->
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 text=True,
+                env=environment,
             )
             for n, path in enumerate(paths, 1)
         ]
         said = [process.communicate()[1] for process in processes]
         return merge([_read(path, text) for path, text in zip(paths, said, strict=True)])
+
+
+def _cores() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:
+        return os.cpu_count() or 1
 
 
 def _read(path: Path, said: str) -> Mapping[str, Any]:
