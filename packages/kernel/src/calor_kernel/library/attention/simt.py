@@ -101,11 +101,12 @@ class SimtPlan:
         """The elements of the tiles of both operands of scores, or of the rows that are summed."""
         return max((self.height + self.block) * self.line, self.block * self.width)
 
-    def shared_bytes(self, itemsize: int) -> int:
+    def shared_bytes(self, itemsize: int, plane: int) -> int:
         """Return the shared memory of a cube."""
         scores = max(self.height, self.block) * self.pitch
         # Narrow planes reduce maxima and sums of rows in shared memory.
-        return (self.room + scores + 2 * self.height * self.across) * itemsize
+        parts = 2 * self.height * self.across if plane < self.across else 0
+        return (self.room + scores + parts) * itemsize
 
     def row(self, i: int) -> kl.Number:
         """Return the row of a unit's i-th results."""

@@ -90,7 +90,7 @@ def simt_plan(problem: Attention, info: DeviceInfo, over: Pass) -> SimtPlan:
         plan
         for plan in plans
         if plan.units <= info.max_units
-        and plan.shared_bytes(item) <= info.shared_bytes
+        and plan.shared_bytes(item, info.planes[0]) <= info.shared_bytes
         and plan.rows * plan.keys * item <= 4 * _SCORES
         and plan.rows * plan.values * over.sums * item <= 4 * _SUMS
         and (plan.height == plan.block or not over.by_keys)
@@ -113,14 +113,13 @@ def _tile(
     """Return a plan of tiles; they are as deep as the features if several fit shared memory."""
     item = int(problem.accumulate.itemsize)
     access = min(_access(problem), 16 // item)
-    # Sums of more columns are more registers, which such a device's compiler does not take.
-    most = min(4 if info.accumulators else 8, _SUMS * 4 // (rows * over.sums * item))
+    most = min(_COLUMNS[-1], _SUMS * 4 // (rows * over.sums * item))
     wanted = -(-over.width // across)
     values = next(n for n in _COLUMNS if n >= min(wanted, max(most, 1)))
     depth = 32 if exceeds(problem.features, 16) else 16
     plan = SimtPlan(across, down, depth, rows, keys, values, access, 16 // item)
     deep = replace(plan, depth=_WIDEST)
-    fits = deep.shared_bytes(item) <= info.shared_of(_TOGETHER)
+    fits = deep.shared_bytes(item, info.planes[0]) <= info.shared_of(_TOGETHER)
     return deep if exceeds(problem.features, 32) and fits else plan
 
 
