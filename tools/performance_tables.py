@@ -285,6 +285,32 @@ def step_of(row: Result, peers: Sequence[str]) -> tuple[str, ...]:
     )
 
 
+def counters() -> Iterator[str]:
+    """The launches far from their ceilings: what the hardware counted, and why they are slow."""
+    for name in names_of("counters-"):
+        result = newest(name)
+        yield from setting(result)
+        yield ""
+        units = {"dram": "DRAM", "l2": "L2", "l1": "L1", "tensor": "matrix units", "issue": "issue"}
+        head = ("step", "launch", "why", "share", "of the ceiling", "time", *units.values())
+        yield from table(head, counted(result, list(units)), numbers_from=3)
+
+
+def counted(result: Result, units: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    for row in result["rows"]:
+        for launch in row["launches"]:
+            found = launch["counters"]
+            yield (
+                row["case"],
+                f"{launch['op']}, {launch['kernel']}: {', '.join(launch['results'][:1])}",
+                launch["why"],
+                f"{launch['share']:.1%}",
+                f"{launch['of_ceiling']:.2f}",
+                duration(found["seconds"]),
+                *("" if found[unit] is None else f"{found[unit]:.0%}" for unit in units),
+            )
+
+
 def replanning() -> Iterator[str]:
     result = newest("replanning")
     yield from setting(result)
@@ -381,6 +407,7 @@ TABLES: dict[str, Callable[[], Iterator[str]]] = {
     "quickstart": quickstart,
     "memory": memory,
     "census": census,
+    "counters": counters,
     "replanning": replanning,
     "many-sizes": many_sizes,
     "onnx-import": onnx_import,

@@ -14,8 +14,9 @@ from programs.hardware_counters import Counters
 
 # A unit that is used this much limits a launch, since a kernel hardly keeps one at its peak.
 _NEAR: Final = 0.6
-# More traffic than counted is worth a word from here on; less may be a cache's work.
+# More traffic than counted is worth a word from here on, where a unit is used as much.
 _MORE: Final = 1.5
+_BESIDE: Final = 0.3
 # A multiprocessor without work for this share of the time is one.
 _BUSY: Final = 0.75
 # A scheduler that could issue this seldom waits for its warps.
@@ -52,8 +53,8 @@ PIPES: Final = {
     "tma": "TMA",
     "uniform": "uniform",
     "xu": "special function and conversion",
-    "cbu": "branch",
-    "adu": "address divergence",
+    "cbu": "convergence",
+    "adu": "branch, barrier and constant",
 }
 
 
@@ -122,7 +123,8 @@ def _waiting(c: Counters) -> Iterator[str]:
         if name == "registers" and c.registers:
             word = f"{c.registers:.0f} registers"
         share = _percent(c.possible)
-        yield f"{word} allow {least:.0f} cubes a multiprocessor, {share} of its warps"
+        cubes = "cube" if least == 1 else "cubes"
+        yield f"{word} allow {least:.0f} {cubes} a multiprocessor, {share} of its warps"
     elif c.occupancy is not None and c.possible and c.occupancy < 0.6 * c.possible:
         yield f"{_percent(c.occupancy)} of the warps there, {_percent(c.possible)} possible"
 
@@ -135,8 +137,9 @@ def _excess(c: Counters, nbytes: int) -> Iterator[str]:
         return
     if c.instructions and (c.issue or 0.0) >= _ISSUING:
         yield f"{32 * c.instructions / nbytes:.2g} instructions of a unit for a byte"
-    for moved, name in ((c.dram_bytes, "DRAM"), (c.l2_bytes, "the L2 cache")):
-        if moved is not None and moved > _MORE * nbytes and moved - nbytes > 1 << 20:
+    traffic = ((c.dram, c.dram_bytes, "DRAM"), (c.l2, c.l2_bytes, "the L2 cache"))
+    for share, moved, name in traffic:
+        if moved and (share or 0.0) >= _BESIDE and moved > _MORE * nbytes:
             yield f"{name} moves {moved / nbytes:.2g} times the least bytes"
 
 
