@@ -154,9 +154,10 @@ class Step:
         import calor
         from harness.gate import in_turn
 
-        with in_turn(self.options.gate):
-            with calor.device(self.options.device), self.ours.precision():
-                found = calor.tune(self.ours.jitted, *self.ours.bound_to, seconds=seconds)
+        given = self.ours.jitted, *self.ours.bound_to
+        device = calor.device(self.options.device)
+        with in_turn(self.options.gate), device, self.ours.precision():
+            found = calor.tune(*given, seconds=seconds)
         self.found, self.after = found, self.timed()
         print(f"   tuned {1e3 * self.after:.3f} ms ({self.before / self.after:.3f}): {found}")
         if self.before > BAR * self.after:
