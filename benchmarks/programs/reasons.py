@@ -6,6 +6,7 @@ so, what do the warps wait for. The first that holds is the reason, and the othe
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -19,6 +20,8 @@ _MORE: Final = 1.5
 _BESIDE: Final = 0.3
 # A multiprocessor without work for this share of the time is one.
 _BUSY: Final = 0.75
+# Waves of cubes, beside whole ones: the last one is partly empty.
+_WAVES: Final = 0.85
 # A scheduler that could issue this seldom waits for its warps.
 _ISSUING: Final = 0.6
 
@@ -66,7 +69,7 @@ def reason(counted: Counters, launch: Mapping[str, Any], cores: int) -> str:
     """
     near = [*_near(counted)]
     found = [*near, *_unfilled(counted, cores)]
-    if not near and (not found or (counted.issue or 0.0) < _ISSUING):
+    if not near and (counted.issue or 0.0) < _ISSUING:
         found += _waiting(counted)
     found += _excess(counted, int(launch["bytes"]))
     return "; ".join(found) or "no counter says why"
@@ -97,16 +100,13 @@ def _near(c: Counters) -> Iterator[str]:
 
 def _unfilled(c: Counters, cores: int) -> Iterator[str]:
     """Yield that multiprocessors are without work."""
-    if c.busy is None or c.busy >= _BUSY:
-        return
-    cubes = 1
-    for n in c.grid:
-        cubes *= n
-    if cubes < cores:
+    cubes = math.prod(c.grid)
+    waves = c.waves or 1.0
+    if cubes < _BUSY * cores:
         yield f"too few cubes: {cubes} on {cores} multiprocessors"
-    elif c.waves is not None and c.waves > 1 and c.waves % 1:
-        yield f"{c.waves:.2g} waves: the last one fills {_percent(c.waves % 1)} of the GPU"
-    else:
+    elif waves > 1 and waves / math.ceil(waves) < _WAVES:
+        yield f"{waves:.2g} waves: the last one fills {_percent(waves % 1)} of the GPU"
+    elif c.busy is not None and c.busy < _BUSY:
         yield f"multiprocessors have work {_percent(c.busy)} of the time"
 
 

@@ -178,10 +178,9 @@ def test_reasons_follow_from_counters() -> None:
     assert why(tensor_cycles="70", fma="75").startswith("pipe of multiply-add instructions at 75%")
     # Multiprocessors without work.
     assert why(cores=1000, sm__cycles_active="3000").startswith("too few cubes: 600 on 1000 ")
-    assert why(waves="1.25", sm__cycles_active="6000").startswith(
-        "1.2 waves: the last one fills 25% "
-    )
+    assert why(waves="1.25").startswith("1.2 waves: the last one fills 25% of the GPU; issue in")
     assert why(waves="4", sm__cycles_active="6000").startswith("multiprocessors have work 60% of")
+    assert why(waves="4") == why(waves="0.9") == why(waves="9.1")
     more = "DRAM moves 4 times the least bytes"
     assert why(nbytes=10_000_000, gpu__dram_throughput="35").endswith(more)
     assert more not in why(nbytes=10_000_000)
