@@ -265,9 +265,16 @@ def census() -> Iterator[str]:
         result = newest(name)
         yield from setting(result)
         yield ""
-        peers = dict.fromkeys(p for row in result["rows"] for p in row.get("ratios", ()))
-        head = ("step", "calor", "launches", "memory beside torch", *(f"/ {p}" for p in peers))
-        yield from table(head, (step_of(row, list(peers)) for row in result["rows"]))
+        if all("seconds" not in row and "cold_s" in row for row in result["rows"]):
+            head = ("step", "first call, empty caches", "first call in another process")
+            rows = (
+                (r["case"], duration(r["cold_s"]), duration(r["warm_s"])) for r in result["rows"]
+            )
+            yield from table(head, rows)
+        else:
+            peers = dict.fromkeys(p for row in result["rows"] for p in row.get("ratios", ()))
+            head = ("step", "calor", "launches", "memory beside torch", *(f"/ {p}" for p in peers))
+            yield from table(head, (step_of(row, list(peers)) for row in result["rows"]))
         if name != names[-1]:
             yield ""
 
