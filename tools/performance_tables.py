@@ -266,7 +266,7 @@ def census() -> Iterator[str]:
         yield from setting(result)
         yield ""
         if all("seconds" not in row and "cold_s" in row for row in result["rows"]):
-            head = ("step", "first call, empty caches", "first call in another process")
+            columns = ("step", "first call, empty caches", "first call in another process")
             rows = (
                 (r["case"], duration(r["cold_s"]), duration(r["warm_s"])) for r in result["rows"]
             )
