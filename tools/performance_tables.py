@@ -267,16 +267,17 @@ def census() -> Iterator[str]:
         yield ""
         if all("seconds" not in row and "cold_s" in row for row in result["rows"]):
             columns = ("step", "first call, empty caches", "first call in another process")
-            rows = (
-                (r["case"], duration(r["cold_s"]), duration(r["warm_s"])) for r in result["rows"]
-            )
-            yield from table(head, rows)
+            yield from table(columns, map(first_calls_of, result["rows"]))
         else:
             peers = dict.fromkeys(p for row in result["rows"] for p in row.get("ratios", ()))
             head = ("step", "calor", "launches", "memory beside torch", *(f"/ {p}" for p in peers))
             yield from table(head, (step_of(row, list(peers)) for row in result["rows"]))
         if name != names[-1]:
             yield ""
+
+
+def first_calls_of(row: Result) -> tuple[str, ...]:
+    return row["case"], duration(row["cold_s"]), duration(row["warm_s"])
 
 
 def step_of(row: Result, peers: Sequence[str]) -> tuple[str, ...]:
