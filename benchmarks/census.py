@@ -5,10 +5,11 @@
     python benchmarks/census.py roberta --device described:cuda --mode training --dtype tf32
 
 Without ``--compare``: each kernel of a step with its launches, its share of the step and its time
-beside the ceilings, the peak memory, and the seconds of the first call with empty and with warm
-caches. ``described:NAME`` plans the step for a device that is only described
-(`testing/census_devices.py`); nothing runs, so times are those of the ceilings. With ``--compare``:
-whole steps in turns with peers, after the results were found to agree.
+beside the ceilings, and the peak memory. ``--first-call``: the seconds of the first call in a new
+process, with empty and with warm caches; alone it does only this. ``described:NAME`` plans the step
+for a device that is only described (`testing/census_devices.py`); nothing runs, so times are those
+of the ceilings. With ``--compare``: whole steps in turns with peers, after the results were found
+to agree.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--compare", default="", metavar="PEERS", help=f"some of {','.join(PEERS)}")
     add("--launches", action="store_true", help="launches too, where --compare is given")
     add("--sequence", action="store_true", help="every launch in order as well")
-    add("--first-call", action="store_true", help="time first calls in processes of their own")
+    add("--first-call", action="store_true", help="time first calls, in processes of their own")
     add("--threads", type=int, metavar="N", help="threads for everyone")
     add("--repeats", type=int, default=7, metavar="N", help="samples of a step")
     gate = "a file: processes that are given the same one measure in turns, and compile together"
@@ -153,12 +154,25 @@ def joined(before: Any, document: dict[str, Any]) -> dict[str, Any]:
 
 def measured(setting: Any, options: argparse.Namespace) -> dict[str, Any]:
     """Return what was found of a step."""
-    from harness.gate import in_turn
-    from programs import compared, launches, starts
-    from programs.ours import Ours
+    from programs import starts
 
     if options.start:
         return starts.started(setting, options.device)
+    found: dict[str, Any] = {}
+    if options.compare or options.launches or not options.first_call:
+        found = of_step(setting, options)
+    if options.first_call:
+        found |= starts.of_processes(setting, options.device)
+        print(f"first call {found['cold_s']:.2f} s with empty caches, {found['warm_s']:.2f} s warm")
+    return found
+
+
+def of_step(setting: Any, options: argparse.Namespace) -> dict[str, Any]:
+    """Return what was found of a step in this process: beside peers, and of its launches."""
+    from harness.gate import in_turn
+    from programs import compared, launches
+    from programs.ours import Ours
+
     found: dict[str, Any] = {}
     state = compared.fresh_state(setting) if options.compare else None
     with opened(options):
@@ -181,9 +195,6 @@ def measured(setting: Any, options: argparse.Namespace) -> dict[str, Any]:
                 found["far_below"] = low = launches.far_below(rows, fraction)
                 print(f"{len(low)} of 2 % of the step or more below {fraction:g} of their ceilings")
                 print("\n".join(launches.told(low)))
-    if options.first_call:
-        found |= starts.of_processes(setting, options.device)
-        print(f"first call {found['cold_s']:.2f} s with empty caches, {found['warm_s']:.2f} s warm")
     return found
 
 

@@ -12,10 +12,13 @@ the problems that differ follow. The bundle has the choices of all steps. Run it
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -46,6 +49,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--most", type=float, default=60.0, help="the time for tuning a step, 60 if not given")
     add("--repeats", type=int, default=5, metavar="N", help="samples of a time; 0 tunes only")
     add("--export", type=Path, metavar="FILE", help="write the bundle")
+    gate = "a file: processes that are given the same one plan side by side, and measure in turns"
+    add("--gate", type=Path, metavar="FILE", help=gate)
+    add("--json", type=Path, metavar="FILE", help="write the times and the setting")
+    add("--append", action="store_true", help="keep what the file has of other steps")
     options = parser.parse_args(arguments)
     for name in ("models", "mode", "dtype"):
         setattr(options, name, [part for part in getattr(options, name).split(",") if part])
@@ -79,7 +86,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
         step.forget()
     if done and options.export is not None:
         fresh(done, options)
+    if options.json is not None:
+        store(done, options, sys.argv[1:] if arguments is None else arguments)
     return int(any(step.before > BAR * step.after for step in done))
+
+
+def store(steps: Sequence[Step], options: argparse.Namespace, given: Sequence[str]) -> None:
+    """Write the times of the steps."""
+    from census import joined
+    from harness import report
+
+    command = shlex.join(["python", "benchmarks/tuned.py", *given])
+    rows = [
+        {
+            "case": step.setting.title,
+            "untuned_s": step.before,
+            "tuned_s": step.after,
+            "bundle_s": step.shipped,
+            "tuning": asdict(step.found),
+        }
+        for step in steps
+    ]
+    about = report.setting(command, options.device, [], options.threads)
+    document = {**about, "suite": "tuned", "rows": rows, "failures": []}
+    before = None
+    if options.append and options.json.exists():
+        before = json.loads(options.json.read_text("utf-8"))
+    options.json.write_text(json.dumps(joined(before, document), indent=1) + "\n", "utf-8")
 
 
 class Step:
@@ -92,6 +125,8 @@ class Step:
         self.engine = engine_of(options.device, "it has no choices")
         self.known = {*self.stored()}
         self.ours: Any = None
+        self.found: Any = None
+        self.shipped: float | None = None
         self.before, self.after = self.timed(), 0.0
         print(f"== {setting.title}: {1e3 * self.before:.3f} ms", flush=True)
 
@@ -101,6 +136,7 @@ class Step:
 
     def timed(self) -> float:
         """Return the median seconds of a step that is made and planned anew."""
+        from harness.gate import in_turn
         from programs.compared import timed
         from programs.ours import Ours
 
@@ -109,15 +145,20 @@ class Step:
         if not self.options.repeats:
             return float("nan")
         self.ours.first()
-        return timed({"calor": self.ours}, self.options.repeats)["calor"]
+        self.ours.wait()
+        with in_turn(self.options.gate):
+            return timed({"calor": self.ours}, self.options.repeats)["calor"]
 
     def tune(self, seconds: float) -> None:
         """Tune the step, and print its time and what is found."""
         import calor
+        from harness.gate import in_turn
 
-        with calor.device(self.options.device), self.ours.precision():
-            found = calor.tune(self.ours.jitted, *self.ours.bound_to, seconds=seconds)
-        self.after = self.timed()
+        given = self.ours.jitted, *self.ours.bound_to
+        device = calor.device(self.options.device)
+        with in_turn(self.options.gate), device, self.ours.precision():
+            found = calor.tune(*given, seconds=seconds)
+        self.found, self.after = found, self.timed()
         print(f"   tuned {1e3 * self.after:.3f} ms ({self.before / self.after:.3f}): {found}")
         if self.before > BAR * self.after:
             new = {k: v for k, v in self.stored().items() if k not in self.known}
@@ -176,7 +217,7 @@ def fresh(steps: Sequence[Step], options: argparse.Namespace) -> None:
     with bundle_alone(steps[0].engine, options.export):
         for step in steps:
             device.plans.clear()
-            shipped = step.timed()
+            step.shipped = shipped = step.timed()
             step.forget()
             times = " ".join(f"{1e3 * s:10.3f}" for s in (step.before, step.after, shipped))
             ratios = f"{step.before / step.after:.3f}, {shipped / step.after:.3f}"

@@ -265,11 +265,19 @@ def census() -> Iterator[str]:
         result = newest(name)
         yield from setting(result)
         yield ""
-        peers = dict.fromkeys(p for row in result["rows"] for p in row.get("ratios", ()))
-        head = ("step", "calor", "launches", "memory beside torch", *(f"/ {p}" for p in peers))
-        yield from table(head, (step_of(row, list(peers)) for row in result["rows"]))
+        if all("seconds" not in row and "cold_s" in row for row in result["rows"]):
+            columns = ("step", "first call, empty caches", "first call in another process")
+            yield from table(columns, map(first_calls_of, result["rows"]))
+        else:
+            peers = dict.fromkeys(p for row in result["rows"] for p in row.get("ratios", ()))
+            head = ("step", "calor", "launches", "memory beside torch", *(f"/ {p}" for p in peers))
+            yield from table(head, (step_of(row, list(peers)) for row in result["rows"]))
         if name != names[-1]:
             yield ""
+
+
+def first_calls_of(row: Result) -> tuple[str, ...]:
+    return row["case"], duration(row["cold_s"]), duration(row["warm_s"])
 
 
 def step_of(row: Result, peers: Sequence[str]) -> tuple[str, ...]:
@@ -283,6 +291,32 @@ def step_of(row: Result, peers: Sequence[str]) -> tuple[str, ...]:
         f"{memory['calor'] / memory['torch-eager']:.2f}" if both else "",
         *(ratio(ratios[peer]) if peer in ratios else "" for peer in peers),
     )
+
+
+def counters() -> Iterator[str]:
+    """The launches far from their ceilings: what the hardware counted, and why they are slow."""
+    for name in names_of("counters-"):
+        result = newest(name)
+        yield from setting(result)
+        yield ""
+        units = {"dram": "DRAM", "l2": "L2", "l1": "L1", "tensor": "matrix units", "issue": "issue"}
+        head = ("step", "launch", "why", "share", "of the ceiling", "time", *units.values())
+        yield from table(head, counted(result, list(units)), numbers_from=3)
+
+
+def counted(result: Result, units: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    for row in result["rows"]:
+        for launch in row["launches"]:
+            found = launch["counters"]
+            yield (
+                row["case"],
+                f"{launch['op']}, {launch['kernel']}: {', '.join(launch['results'][:1])}",
+                launch["why"],
+                f"{launch['share']:.1%}",
+                f"{launch['of_ceiling']:.2f}",
+                duration(found["seconds"]),
+                *("" if found[unit] is None else f"{found[unit]:.0%}" for unit in units),
+            )
 
 
 def replanning() -> Iterator[str]:
@@ -381,6 +415,7 @@ TABLES: dict[str, Callable[[], Iterator[str]]] = {
     "quickstart": quickstart,
     "memory": memory,
     "census": census,
+    "counters": counters,
     "replanning": replanning,
     "many-sizes": many_sizes,
     "onnx-import": onnx_import,

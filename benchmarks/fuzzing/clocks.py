@@ -5,12 +5,11 @@ turns, and the least of each one's samples counts: what disturbs the machine mak
 """
 
 import gc
-import os
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter, process_time
 from typing import Any, Protocol
 
-from harness.timing import rest
+from harness.timing import one_processor, rest
 
 # Seconds of a sample, and how many samples are taken within a budget.
 _SAMPLE, _LEAST, _MOST = 4e-3, 3, 11
@@ -46,7 +45,7 @@ class HostRunner:
         computing: bool = False,
     ) -> None:
         self.calls, self.wait, self.close = calls, wait, wait
-        self.clock = process_time if computing and _processors() == 1 else perf_counter
+        self.clock = process_time if computing and one_processor() else perf_counter
         self.units = len(calls) * pieces
 
     def seconds(self, runs: int) -> float:
@@ -58,13 +57,6 @@ class HostRunner:
                 call()
         self.wait()
         return clock() - begin
-
-
-def _processors() -> int:
-    """Return how many processors this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 class GraphRunner:

@@ -115,7 +115,7 @@ def beside(
     for name, problem in found["disagreements"].items():
         print(f"DISAGREES with {name}: {problem}", flush=True)
     with in_turn(gate):
-        found["seconds"] = timed(calls, repeats)
+        found["seconds"] = timed(calls, repeats, computing=not gpu)
     found["peak_bytes"]["calor"] = ours.peak_bytes()
     taken = found["seconds"]["calor"]
     found["ratios"] = {n: s / taken for n, s in found["seconds"].items() if n != "calor"}
@@ -226,8 +226,11 @@ def relative_error(ours: Any, theirs: Any) -> float:
     return float(np.linalg.norm(a - b) / max(float(np.linalg.norm(b)), 1e-30))
 
 
-def timed(steps: Mapping[str, Any], repeats: int) -> dict[str, float]:
-    """Return the median seconds of a step of each; several steps of a sample are in flight."""
+def timed(steps: Mapping[str, Any], repeats: int, *, computing: bool = False) -> dict[str, float]:
+    """Return the median seconds of a step of each; several steps of a sample are in flight.
+
+    ``computing``: the steps run on a processor, see :func:`harness.timing.interleaved`.
+    """
     counts: dict[str, int] = {}
     for name, step in steps.items():
         step.run(2)
@@ -239,7 +242,7 @@ def timed(steps: Mapping[str, Any], repeats: int) -> dict[str, float]:
         steps[name].wait()
 
     calls: dict[str, Callable[[], Any]] = {name: partial(sample, name) for name in steps}
-    found = interleaved(calls, repeats, 1)
+    found = interleaved(calls, repeats, 1, computing=computing)
     return {name: seconds / counts[name] for name, seconds in found.items()}
 
 

@@ -95,9 +95,16 @@ class Counters:
     spills: float | None
 
     def plain(self) -> dict[str, Any]:
-        """Return the counters as data of a result file."""
-        found = asdict(self)
-        return {**found, "grid": list(self.grid)}
+        """Return the counters as data of a result file, with four digits."""
+        return {name: _rounded(value) for name, value in asdict(self).items()}
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _rounded(one) for name, one in value.items()}
+    if isinstance(value, tuple):
+        return list(value)
+    return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
 def key(launch: Launch) -> tuple[Any, ...]:

@@ -6,6 +6,7 @@ so, what do the warps wait for. The first that holds is the reason, and the othe
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -14,10 +15,13 @@ from programs.hardware_counters import Counters
 
 # A unit that is used this much limits a launch, since a kernel hardly keeps one at its peak.
 _NEAR: Final = 0.6
-# More traffic than counted is worth a word from here on; less may be a cache's work.
+# More traffic than counted is worth a word from here on, where a unit is used as much.
 _MORE: Final = 1.5
+_BESIDE: Final = 0.3
 # A multiprocessor without work for this share of the time is one.
 _BUSY: Final = 0.75
+# Waves of cubes, beside whole ones: the last one is partly empty.
+_WAVES: Final = 0.85
 # A scheduler that could issue this seldom waits for its warps.
 _ISSUING: Final = 0.6
 
@@ -52,8 +56,8 @@ PIPES: Final = {
     "tma": "TMA",
     "uniform": "uniform",
     "xu": "special function and conversion",
-    "cbu": "branch",
-    "adu": "address divergence",
+    "cbu": "convergence",
+    "adu": "branch, barrier and constant",
 }
 
 
@@ -65,7 +69,7 @@ def reason(counted: Counters, launch: Mapping[str, Any], cores: int) -> str:
     """
     near = [*_near(counted)]
     found = [*near, *_unfilled(counted, cores)]
-    if not near and (not found or (counted.issue or 0.0) < _ISSUING):
+    if not near and (counted.issue or 0.0) < _ISSUING:
         found += _waiting(counted)
     found += _excess(counted, int(launch["bytes"]))
     return "; ".join(found) or "no counter says why"
@@ -96,16 +100,13 @@ def _near(c: Counters) -> Iterator[str]:
 
 def _unfilled(c: Counters, cores: int) -> Iterator[str]:
     """Yield that multiprocessors are without work."""
-    if c.busy is None or c.busy >= _BUSY:
-        return
-    cubes = 1
-    for n in c.grid:
-        cubes *= n
-    if cubes < cores:
+    cubes = math.prod(c.grid)
+    waves = c.waves or 1.0
+    if cubes < _BUSY * cores:
         yield f"too few cubes: {cubes} on {cores} multiprocessors"
-    elif c.waves is not None and c.waves > 1 and c.waves % 1:
-        yield f"{c.waves:.2g} waves: the last one fills {_percent(c.waves % 1)} of the GPU"
-    else:
+    elif waves > 1 and waves / math.ceil(waves) < _WAVES:
+        yield f"{waves:.2g} waves: the last one fills {_percent(waves % 1)} of the GPU"
+    elif c.busy is not None and c.busy < _BUSY:
         yield f"multiprocessors have work {_percent(c.busy)} of the time"
 
 
@@ -122,7 +123,8 @@ def _waiting(c: Counters) -> Iterator[str]:
         if name == "registers" and c.registers:
             word = f"{c.registers:.0f} registers"
         share = _percent(c.possible)
-        yield f"{word} allow {least:.0f} cubes a multiprocessor, {share} of its warps"
+        cubes = "cube" if least == 1 else "cubes"
+        yield f"{word} allow {least:.0f} {cubes} a multiprocessor, {share} of its warps"
     elif c.occupancy is not None and c.possible and c.occupancy < 0.6 * c.possible:
         yield f"{_percent(c.occupancy)} of the warps there, {_percent(c.possible)} possible"
 
@@ -135,8 +137,9 @@ def _excess(c: Counters, nbytes: int) -> Iterator[str]:
         return
     if c.instructions and (c.issue or 0.0) >= _ISSUING:
         yield f"{32 * c.instructions / nbytes:.2g} instructions of a unit for a byte"
-    for moved, name in ((c.dram_bytes, "DRAM"), (c.l2_bytes, "the L2 cache")):
-        if moved is not None and moved > _MORE * nbytes and moved - nbytes > 1 << 20:
+    traffic = ((c.dram, c.dram_bytes, "DRAM"), (c.l2, c.l2_bytes, "the L2 cache"))
+    for share, moved, name in traffic:
+        if moved and (share or 0.0) >= _BESIDE and moved > _MORE * nbytes:
             yield f"{name} moves {moved / nbytes:.2g} times the least bytes"
 
 

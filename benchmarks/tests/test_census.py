@@ -136,6 +136,28 @@ def test_launches_are_planned_for_a_described_device(tmp_path: Any, capsys: Any)
     assert any("attention" in line for line in lines)
 
 
+def test_first_calls_alone_are_timed_in_other_processes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Any
+) -> None:
+    from programs import starts
+
+    asked = []
+
+    def process(setting: Setting, device: str, cache: str) -> float:
+        asked.append((setting.name, setting.mode, device, cache))
+        return 2.0 / len(asked)
+
+    monkeypatch.setattr(starts, "_process", process)
+    monkeypatch.setattr("programs.ours.Ours", None)
+    file = tmp_path / "calls.json"
+    assert census.main(["mini_gpt", "--size", "tiny", "--first-call", "--json", str(file)]) == 0
+    (row,) = json.loads(file.read_text("utf-8"))["rows"]
+    assert (row["cold_s"], row["warm_s"], "kernels" in row) == (2.0, 1.0, False)
+    (first, second) = asked
+    assert first == second == ("mini_gpt", "inference", "cpu", first[3])
+    assert "first call 2.00 s with empty caches, 1.00 s warm" in capsys.readouterr().out
+
+
 def test_the_start_of_a_launch_is_part_of_its_least_time() -> None:
     ceilings = launches.Ceilings(nbytes=1e12, flops=1e13, products=1e14, start=2e-6)
     assert ceilings.least("add", 0, 0) == 2e-6

@@ -118,6 +118,18 @@ def test_a_sample_waits_until_other_threads_sleep() -> None:
     thread.join()
 
 
+def test_a_processor_alone_counts_the_process_s_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sleeping stands for another process that has the processor."""
+
+    def slept(**computing: bool) -> float:
+        return timing.interleaved({"call": lambda: time.sleep(0.02)}, 1, 1, **computing)["call"]
+
+    monkeypatch.setattr(timing, "one_processor", lambda: True)
+    assert slept(computing=True) < 0.01 < slept()
+    monkeypatch.setattr(timing, "one_processor", lambda: False)
+    assert slept(computing=True) > 0.01
+
+
 def test_inner_makes_a_sample_long_enough() -> None:
     inner = timing.choose_inner(lambda: None, sample=200_000)
     assert inner > 100

@@ -24,6 +24,8 @@ def test_a_step_is_timed_before_and_after_and_with_the_bundle(tmp_path: Path) ->
     file = tmp_path / "bundle.json"
     command = ["mini_gpt", "--size", "tiny", "--mode", "inference", "--threads", "1"]
     command += ["--seconds", "60", "--most", "2", "--repeats", "1", "--export", str(file)]
+    times = tmp_path / "times.json"
+    command += ["--json", str(times), "--gate", str(tmp_path / "gate")]
     environment = {**os.environ, "CALOR_CACHE_DIR": str(tmp_path / "cache")}
     made = subprocess.run(
         [sys.executable, tuned.__file__, *command],
@@ -37,3 +39,8 @@ def test_a_step_is_timed_before_and_after_and_with_the_bundle(tmp_path: Path) ->
     bundle = json.loads(file.read_text("utf-8"))
     assert f"{file}: {len(bundle['choices'])} choices" in made.stdout
     assert bundle["device"]["cores"] == 1
+    document = json.loads(times.read_text("utf-8"))
+    (row,) = document["rows"]
+    assert row["case"] == "mini GPT inference float32, batch 3, tiny"
+    assert min(row["untuned_s"], row["tuned_s"], row["bundle_s"], row["tuning"]["timed"]) > 0
+    assert document["command"].startswith("python benchmarks/tuned.py mini_gpt --size tiny ")
