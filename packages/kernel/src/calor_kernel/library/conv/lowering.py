@@ -34,6 +34,7 @@ from calor_kernel.library.conv.direct_channel_vectors import (
     channel_vectors_steps,
     last_refusal,
 )
+from calor_kernel.library.conv.direct_filters_launch import filters_refusal, filters_works
 from calor_kernel.library.conv.direct_rows_launch import (
     phases_refusal,
     phases_steps,
@@ -205,6 +206,7 @@ _WEIGHT_GRADIENT: Final = (
 # FMA. SIMT ways are left out if TF32 is allowed and an instruction takes it.
 _OF_UNITS: Final[Table[Convolution]] = Table(
     "conv",
+    Way("direct filters", filters_refusal, filters_works),
     Way("products", product_refusal, product_works),
     Way("patches", patches_refusal, patches_works),
     Way("each group", each_group_refusal, each_group_works),
