@@ -54,6 +54,7 @@ def test_images_are_filled_up_to_whole_strides(row, dtype, monkeypatch):
 @pytest.mark.parametrize("row", PHASED, ids=str)
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
 def test_phases_across_a_row_are_one_product(row, dtype, monkeypatch):
+    monkeypatch.setattr("calor_kernel.library.conv.disjoint_windows._DEPTH", 1 << 20)
     monkeypatch.setitem(DIGITS, "float32", 2e-3)
     info = replace(H200, cores=2, max_units=384, max_cube=(384, 1, 1))
     op = "conv_input_gradient"

@@ -25,7 +25,7 @@ from calor_kernel.library.conv.vector_tiles import Strides
 from calor_kernel.library.steps import Steps
 
 _UNITS = 128
-# Maximum of terms, and of those of all windows of a unit, which are in registers; windows of a unit.
+# Maximum of terms, and of those of a unit's windows, which are in registers; windows of a unit.
 _TERMS, _HELD, _WINDOWS = 32, 56, 4
 # Minimum of filters of a group and of results: others have ways of their own, or end at once.
 _FILTERS, _RESULTS = GROUP + 1, 1 << 14

@@ -65,7 +65,8 @@ def fold_windows(
 ) -> None:
     """Sum patches to pixels (image, channel, pixel), ``chunk`` of them in a cube.
 
-    ``channels``: of an image. ``turns``: how many windows see a pixel at most, along each axis. ``width``: lanes of a vector.
+    ``channels``: of an image. ``turns``: how many windows see a pixel at most, along each axis.
+    ``width``: lanes of a vector.
     """
     begin = kl.cube_position() * chunk
     end = kl.min(begin + chunk, count)

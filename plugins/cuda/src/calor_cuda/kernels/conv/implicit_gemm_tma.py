@@ -28,14 +28,14 @@ from calor_cuda.kernels.warpgroup import ASKING, MULTIPLYING, Ring
 from calor_kernel import language as kl
 from calor_kernel.language.declared import N
 from calor_kernel.library.conv.implicit_gemm_mma import columns_of, rows_of
-from calor_kernel.library.gemm.epilogue import After, Epilogue, writer
+from calor_kernel.library.gemm.epilogue import After, Epilogue, Writer, writer
 
 # Maximum of pixel groups before the first one that a window may reach.
 _BEFORE = 1 << 16
 # Columns of sums that are written at a time; lanes and planes of a warp group, and its rows.
 _PART, _LANES, _PLANES, _ROWS = 64, 32, 4, 64
-# The weight of an epilogue beyond which its turns are a loop.
-_LONG = 16
+# The weight of an epilogue beyond which its turns are a loop, and turns that read together then.
+_LONG, _READ = 16, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,17 +258,17 @@ def write(
                 at = lead + (y * wide + x)
                 if how.phases > 1:
                     at = lead + (y * cells[0] + cells[1] + x * how.phases)
-                turns = (0, rows, _PLANES * together)
-                # Copies of a long epilogue for each turn would exceed the cache of instructions.
-                long = last[0] is not None and last[0].expression.weight > _LONG
-                for row in kl.loop_range(*turns) if long else kl.range(*turns):
+                step = _PLANES * together
+                if ends is not None:
+                    pixel = kl.assume_multiple(y * wide + x, how.run)
+                    ended = (at, first[0] + own, pixel)
+                    end_rows(
+                        ends, part, (own * PITCH + far + near, step), ended, c_row, channels, how
+                    )
+                for row in kl.range(0, rows, step) if ends is None else ():
                     value = alternating(part, (own + row) * PITCH + far + near, how)
                     if not how.ragged or (first[0] + own + row < channels):
-                        if ends is not None:
-                            there = kl.assume_multiple(at + row * c_row, value.width)
-                            pixel = kl.assume_multiple(y * wide + x, how.run)
-                            ends.write(there, value, first[0] + own + row, pixel)
-                        elif how.cells is None:
+                        if how.cells is None:
                             if how.cut:
                                 store_cut(c, value, at + row * c_row, x * how.phases, cells[2])
                             else:
@@ -276,6 +276,41 @@ def write(
                         else:
                             there = lead + row * c_row
                             store_cells(c, how.cells, value, there, (y, x), cells)
+
+
+@kl.helper
+def end_rows(
+    ends: Writer,
+    part: kl.Pointer,
+    held: tuple[kl.Number, int],
+    place: tuple[kl.Number, kl.Number, kl.Number],
+    c_row: kl.Number,
+    channels: kl.Number,
+    how: Writes,
+) -> None:
+    """Write what follows the sums of a run of pixels, in every so many channels of a warp group.
+
+    ``held``: the first sum in shared memory, and the distance of channels. ``place``: the element
+    of the first result, its channel and its pixel.
+    """
+    (at, step), (to, first, pixel) = held, place
+    turns = _ROWS // step
+    # Operands of several channels are read together: a branch between them would wait for each.
+    # Copies of a long epilogue for each turn would exceed the cache of instructions.
+    long = ends.by.expression.weight > _LONG
+    some = min(_READ, turns) if long else turns
+    for begin in kl.loop_range(0, turns, some) if long else (0,):
+        found = []
+        for k in kl.range(some):
+            row = (begin + k) * step
+            channel = first + row
+            near = kl.min(channel, channels - 1) if how.ragged else channel
+            value = alternating(part, at + row * PITCH, how)
+            found.append((row, value, ends.operands(near, pixel, value.width)))
+        for row, value, read in found:
+            if not how.ragged or (first + row < channels):
+                there = kl.assume_multiple(to + row * c_row, value.width)
+                ends.store(there, ends.results(value, read))
 
 
 @kl.helper

@@ -25,6 +25,7 @@ from calor_cuda.kernels.conv.implicit_gemm_tma_plan import (
     TmaPlan,
     Writes,
     plans_of,
+    plans_of_pieces,
 )
 from calor_cuda.kernels.warpgroup import LINE
 from calor_kernel.contract.info import DeviceInfo
@@ -126,7 +127,7 @@ def tma_works(one: Convolution, request: Request) -> Iterator[Work]:
     problem, info, wanted = one.seen, one.info, request.candidates
     part = _in_cells(problem)
     seen = part.problem if part is not None else problem
-    found = plans_of(seen, problem.size, info, _rows_of(seen))
+    found = _found(seen, problem.size, info)
     several = two_axes(seen)[0].terms * two_axes(seen)[1].terms > 1
     # With several taps, smaller tiles of cubes that share a core finish sooner.
     few = not found or (several and _idle(seen, found[0], info))
@@ -152,6 +153,16 @@ def tma_works(one: Convolution, request: Request) -> Iterator[Work]:
         launch_sum(steps, target, problem.a.dtype, sizes, splits, step, info, tail, image)
         name = f"boxes {_title(plan)}{f' in {splits}' if splits > 1 else ''}"
         yield replace(steps.work(), variant=name, group=int(few or made not in likely))
+
+
+def _found(problem: Correlation, size: int, info: DeviceInfo) -> list[Made]:
+    """Return plans, the fastest first; if most cores would be idle, with rows in more pieces."""
+    rows = _rows_of(problem)
+    found = plans_of(problem, size, info, rows)
+    if found and not _idle(problem, found[0], info):
+        return found
+    more = [one for n in {64, rows} for one in plans_of_pieces(problem, size, info, n)]
+    return sorted([*found, *more], key=lambda made: made[0])
 
 
 def _rows_of(problem: Correlation) -> int:
@@ -228,7 +239,7 @@ def stride2_works(one: Convolution, request: Request) -> Iterator[Work]:
     assert windows is not None
     # The window with most taps takes longest.
     most = max(windows, key=lambda window: window.terms)
-    found = [m for m in plans_of(most, problem.size, info, _rows_of(most)) if m[2] == 1]
+    found = [made for made in _found(most, problem.size, info) if made[2] == 1]
     few = not found or _idle(most, found[0], info)
     if few and not request.candidates:
         return

@@ -21,6 +21,8 @@ from calor_kernel.library.conv.problem import Correlation
 # together in different banks.
 PITCH = 72
 _COLUMNS, _STAGES = 256, 6
+# Minimum of pixels of a piece of a row that is cut further than needed.
+_PIECE = 48
 # Numbers of parts of a sum, and more that are timed if cores are idle; minimum of steps of a part.
 SPLITS, _MORE_SPLITS, SHARE = (1, 2, 3, 4, 6, 8, 9), (12, 16, 18, 24), 8
 # Positions in tensors and results are 32-bit numbers.
@@ -151,18 +153,24 @@ Made = tuple[float, TmaPlan, int]
 
 
 def plans_of(
-    problem: Correlation, size: int, info: DeviceInfo, rows: int, share: int = SHARE
+    problem: Correlation,
+    size: int,
+    info: DeviceInfo,
+    rows: int,
+    share: int = SHARE,
+    pieces: int = 0,
 ) -> list[Made]:
     """Return plans with ``rows``, the fastest first; ``size``: of the result.
 
     ``share``: minimum of steps of a part. With a small one, tiles of few pixels are among them.
+    ``pieces``: into how many a row of pixels is cut; as few as possible, if it is 0.
     """
     found: list[Made] = []
     down, across = two_axes(problem)
     dtype = problem.a.dtype
     steps = problem.depth.size * dtype.itemsize // LINE * down.terms * across.terms
-    pieces = -(-across.count // _COLUMNS)
-    least = _COLUMNS // (4 if share == SHARE else 8)
+    least = _COLUMNS // (4 if share == SHARE and not pieces else 8)
+    pieces = pieces or -(-across.count // _COLUMNS)
     wide = -(-across.count // pieces)
     wide += wide % 2 if pieces > 1 else 0
     images = problem.leads[0].size
@@ -173,6 +181,18 @@ def plans_of(
             plan = TmaPlan(dtype, dtype, rows, (some, high, wide), 2)
             if plan.units <= info.max_units and (plan.columns >= least or whole):
                 found += _divided(plan, plan.tiles(problem), steps, size, share, info)
+    return sorted(found, key=lambda made: made[0])
+
+
+def plans_of_pieces(problem: Correlation, size: int, info: DeviceInfo, rows: int) -> list[Made]:
+    """Return plans for rows of pixels in more pieces than needed, the fastest first.
+
+    Long rows in few pieces may be fewer tiles than the device has cores.
+    """
+    across = two_axes(problem)[1]
+    most = min(across.count // _PIECE, info.cores)
+    counts = range(-(-across.count // _COLUMNS) + 1, most + 1)
+    found = (one for n in counts for one in plans_of(problem, size, info, rows, pieces=n))
     return sorted(found, key=lambda made: made[0])
 
 
