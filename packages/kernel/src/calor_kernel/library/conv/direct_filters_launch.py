@@ -1,4 +1,4 @@
-"""Launches of convolutions of few terms: which problems they suit, and the filters of a cube.
+"""Launches of direct filters: which problems they suit, and the windows and filters of a cube.
 
 Requirements: units have registers for their windows; a window that is longer leaves room for fewer
 of them. Filters are shared among cubes until all cores have several cubes, since each cube reads
@@ -33,12 +33,37 @@ _FILTERS, _RESULTS = GROUP + 1, 1 << 14
 _APART = 8
 # Filters of a cube at most, and cubes that a core has at the same time.
 _SHARE, _TOGETHER = 128, 4
+# Of groups: maximum of channels and of bytes of shared memory, filters of a cube, terms that a unit
+# reads at a time, and its windows.
+_CHANNELS, _BYTES, _BESIDE, _PART, _PAIR = 64, 40960, 16, 18, 2
 # What a unit does beside its products: for a term that it reads, and for a result.
 _READ, _WRITTEN = 8, 6
 
 
 def filters_refusal(one: Convolution, request: Request) -> str | None:
-    """Return why a problem is not computed from windows in registers, None if it is."""
+    """Return why a problem is not computed from whole windows in registers, None if it is."""
+    reason = _refusal(one)
+    if reason is None and one.seen.terms > _TERMS:
+        reason = f"it has more than {_TERMS} terms"
+    return reason
+
+
+def grouped_refusal(one: Convolution, request: Request) -> str | None:
+    """Return why groups are not computed from parts of windows in registers, None if they are."""
+    p, info = one.seen, one.info
+    if p.leads[1].size == 1 or not 1 < hinted(p.depth.size) <= _CHANNELS:
+        return f"it has one group, or groups of one or more than {_CHANNELS} channels"
+    reason = _refusal(one)
+    if reason is not None:
+        return reason
+    taps = prod(axis.terms for axis in p.axes)
+    if taps > _TERMS or p.terms * _BESIDE * float32.itemsize > min(_BYTES, info.shared_bytes):
+        return f"its window has more than {_TERMS} taps, or its filters exceed shared memory"
+    return None
+
+
+def _refusal(one: Convolution) -> str | None:
+    """Return why windows in registers do not suit a problem, None if they do."""
     p, info = one.seen, one.info
     if p.by_weight or len(p.axes) > 2:
         return "it is a weight gradient, or has more than two spatial axes"
@@ -48,8 +73,8 @@ def filters_refusal(one: Convolution, request: Request) -> str | None:
         return f"cubes have no {_UNITS} units that meet"
     if is_size(p.depth.size) or any(is_size(axis.terms) for axis in p.axes):
         return "its terms are not known"
-    if p.terms > _TERMS or any(axis.divide != 1 for axis in p.axes):
-        return f"it has more than {_TERMS} terms, or stride phases"
+    if any(axis.divide != 1 for axis in p.axes):
+        return "it has stride phases"
     if p.leads[2].size < _FILTERS or p.size < _RESULTS:
         return f"it has fewer than {_FILTERS} filters or {_RESULTS} results"
     across = two_axes(p)[1]
@@ -62,9 +87,18 @@ def filters_works(one: Convolution, request: Request) -> list[Work]:
     p, info, steps = one.seen, one.info, Steps()
     (images, groups, outputs), axes, dtype = p.leads, two_axes(p), p.a.dtype
     pixels = images.size * prod(axis.count for axis in axes)
-    windows = max(min(_HELD // p.terms, _WINDOWS), 1)
+    taps, taken = prod(axis.terms for axis in axes), int(p.depth.size)
+    if p.terms > _TERMS:
+        taken = next(n for n in range(max(_PART // taps, 1), 0, -1) if taken % n == 0)
+    windows = max(min(_HELD // (taken * taps), _WINDOWS), 1)
+    share = _BESIDE
+    if taken == p.depth.size:
+        cubes = -(-pixels // (_UNITS * windows))
+        share = _share(p, hinted(cubes * groups.size), windows, info)
+    else:
+        # More filters' sums would leave no registers.
+        windows = min(windows, _PAIR)
     cubes = -(-pixels // (_UNITS * windows))
-    share = _share(p, hinted(cubes * groups.size), windows, info)
     strides = row_major([*(lead.size for lead in p.leads), *(axis.count for axis in axes)])
     index = kl.index_dtype(reach(p.a), reach(p.b), p.size, pixels + _UNITS * windows)
     nbytes = (p.a.size + p.b.size + p.size) * dtype.itemsize
@@ -90,6 +124,7 @@ def filters_works(one: Convolution, request: Request) -> list[Work]:
         ],
         blocks=tuple(block_of(axis, 1) for axis in axes),
         depth=p.depth.size,
+        taken=taken,
         share=share,
         windows=windows,
         units=_UNITS,
