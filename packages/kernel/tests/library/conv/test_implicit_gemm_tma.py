@@ -10,7 +10,7 @@ from calor_interpreter.device import LanesDevice
 from calor_kernel.library.conv import lower_conv, lower_conv_input_gradient
 from calor_kernel.runtime.backend import KernelBackend
 
-from .test_conv import DIGITS, check
+from .test_conv import DIGITS, NONE, check
 from .test_implicit_gemm_mma import H200, ONE, PADDED, planned, request_of, square
 
 # Strides of two across whose phases all see taps: accesses of several places, rows beyond the last
@@ -47,6 +47,18 @@ def test_images_are_filled_up_to_whole_strides(row, dtype, monkeypatch):
     said = {**request.attributes, "precision": "high"}
     work, *_ = lower_conv(replace(request, attributes=said))
     assert work.variant.startswith("boxes")
+    backend = KernelBackend("lanes", lambda index: LanesDevice(info))
+    check(backend, "conv", row, dtype, precision="high")
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_long_rows_are_cut_until_all_cores_have_a_tile(dtype, monkeypatch):
+    monkeypatch.setitem(DIGITS, "float32", 2e-3)
+    info = replace(H200, cores=6, max_units=384, max_cube=(384, 1, 1))
+    row = ((1, 64, 197), (72, 64, 2), (1,), (NONE,), (1,), 1)
+    request = request_of("conv", row, getattr(dtypes, dtype), info)
+    work, *_ = lower_conv(replace(request, attributes={**request.attributes, "precision": "high"}))
+    assert work.variant == "boxes 64x(1x1x66) by 256"
     backend = KernelBackend("lanes", lambda index: LanesDevice(info))
     check(backend, "conv", row, dtype, precision="high")
 

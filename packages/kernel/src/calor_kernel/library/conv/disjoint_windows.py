@@ -30,9 +30,9 @@ _CHANNELS, _TAPS = 16, 4
 _PHASES, _ROWS, _WINDOWS = 4, 16, 4
 # Windows of an image that fill the columns of a product.
 _COLUMNS = 256
-# Terms of a window's tap from which a product is faster than other ways, if it has matrix
-# instructions or few channels; and the elements of all patches up to which it is.
-_DEPTH, _PATCHES = 32, 1 << 24
+# Channels from which a product of few channels is faster than blocks, and one of many by matrix
+# instructions than the few tiles of its phases; the elements of all patches up to which it is.
+_DEPTH, _PATCHES = 32, 1 << 22
 # Filters of a group up to which small windows are computed in blocks.
 _GROUP = 8
 
@@ -82,12 +82,12 @@ def _deep(one: Convolution) -> bool:
     p = one.problem
     if p.leads[1].size != 1 or hinted(p.depth.size) < _DEPTH or one.info.max_units == 1:
         return False
-    patches = hinted(p.leads[0].size * p.leads[2].size) * prod(
-        axis.terms * hinted(axis.size) for axis in p.axes
-    )
-    few = hinted(p.leads[2].size) < _ROWS
+    if hinted(p.leads[2].size) < _ROWS:
+        return True
+    taps = prod(axis.terms * hinted(axis.size) for axis in p.axes)
+    patches = hinted(p.leads[0].size * p.leads[2].size) * taps
     matrix = one.rounded or p.a.dtype in (float16, bfloat16)
-    return patches <= _PATCHES and (few or (matrix and one.info.has("matrix")))
+    return bool(matrix and one.info.has("matrix") and patches <= _PATCHES)
 
 
 def alone_refusal(one: Convolution, request: Request) -> str | None:

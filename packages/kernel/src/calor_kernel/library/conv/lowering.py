@@ -210,8 +210,8 @@ _WEIGHT_GRADIENT: Final = (
 # FMA. SIMT ways are left out if TF32 is allowed and an instruction takes it.
 _OF_UNITS: Final[Table[Convolution]] = Table(
     "conv",
-    Way("direct filters", filters_refusal, filters_works),
     Way("products", product_refusal, product_works),
+    Way("direct filters", filters_refusal, filters_works),
     Way("patches", patches_refusal, patches_works),
     Way("each group", each_group_refusal, each_group_works),
     Way("planes of volumes", volumes_refusal, volumes_works),

@@ -21,8 +21,6 @@ from calor_kernel.library.gemm.epilogue import Writer
 _PIECE, _PIECES, _TURNS = 16, 8, 4
 # Instructions of an expression up to which the turns are written out.
 _LIGHT = 16
-# Turns of a loop that read their operands together, so that few of them wait for memory.
-_TOGETHER = 2
 # Registers of a unit for operands beside its sums.
 _HELD = 16
 Operands = Sequence[Sequence[kl.Number]]
@@ -141,11 +139,12 @@ def end_part(end: End, read: Operands, parts: kl.Pointer, sums: kl.Fragment, par
             end.write(turn, part, place, read[turn])
     else:
         shared = None if plan.transposed else read[0]
-        for turn in kl.loop_range(0, _TURNS, _TOGETHER):
-            turns = [turn + k for k in range(_TOGETHER)]
-            found = [end.read(one, part, shared) for one in turns]
-            for one, given in zip(turns, found, strict=True):
-                end.write(one, part, place, given)
+        given = read[0]
+        for turn in kl.loop_range(_TURNS):
+            # The operands of the next turn are read while this one is computed.
+            ahead = end.read(kl.min(turn + 1, _TURNS - 1), part, shared)
+            end.write(turn, part, place, given)
+            given = ahead
 
 
 def all_turns(end: End, part: int) -> Operands:
