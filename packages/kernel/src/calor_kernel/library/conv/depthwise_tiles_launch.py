@@ -171,7 +171,7 @@ def _wide(view: View, channels: tuple[int, int], strides: Sequence[int]) -> int:
     count, step = channels
     if step != 1:
         return 1
-    wide = ACCESS // view.dtype.itemsize
+    wide = ACCESS // int(view.dtype.itemsize)
     while wide > 1 and any(n % wide for n in (count, view.offset, *strides)):
         wide //= 2
     return max(wide, 1)

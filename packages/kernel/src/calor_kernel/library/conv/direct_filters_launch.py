@@ -137,7 +137,7 @@ def filters_works(one: Convolution, request: Request) -> list[Work]:
 
 def _share(p: Correlation, cubes: int, windows: int, info: DeviceInfo) -> int:
     """Return the filters of a cube with the least estimated time."""
-    outputs = hinted(p.leads[2].size)
+    outputs: int = hinted(p.leads[2].size)
     slots = info.cores * _TOGETHER
 
     def cost(share: int) -> int:
@@ -146,4 +146,5 @@ def _share(p: Correlation, cubes: int, windows: int, info: DeviceInfo) -> int:
         return int(waves * own)
 
     shares = {-(-outputs // (parts * GROUP)) * GROUP for parts in range(1, outputs // GROUP + 2)}
-    return min(sorted((n for n in shares if n <= _SHARE), reverse=True), key=cost)
+    found: int = min(sorted((n for n in shares if n <= _SHARE), reverse=True), key=cost)
+    return found

@@ -158,7 +158,8 @@ def _backward(p: Correlation, request: Request, steps: Steps) -> None:
         order = (1, 2, 0, *range(3, len(given)))
         given, moves = (tuple(n[i] for i in order) for n in (given, moves))
         shape = (groups.size, channels.size, *taps, images.size, *counts)
-        batch, contract = (0,), ((1,), (1,))
+        batch: tuple[int, ...] = (0,)
+        contract = (1,), (1,)
         of = PatchSteps(windows, prod(taps) * images.size * windows, images.size * windows)
     else:
         rows, strides = (images.size, *rows), (0, *strides)
