@@ -159,11 +159,13 @@ def plans_of(
     rows: int,
     share: int = SHARE,
     pieces: int = 0,
+    windows: int = 1,
 ) -> list[Made]:
     """Return plans with ``rows``, the fastest first; ``size``: of the result.
 
     ``share``: minimum of steps of a part. With a small one, tiles of few pixels are among them.
-    ``pieces``: into how many a row of pixels is cut; as few as possible, if it is 0.
+    ``pieces``: into how many a row of pixels is cut; as few as possible, if it is 0. ``windows``:
+    the number of such problems in a launch.
     """
     found: list[Made] = []
     down, across = two_axes(problem)
@@ -180,11 +182,13 @@ def plans_of(
         for some in range(1, min(_COLUMNS // (high * wide), most) + 1 if whole else 2):
             plan = TmaPlan(dtype, dtype, rows, (some, high, wide), 2)
             if plan.units <= info.max_units and (plan.columns >= least or whole):
-                found += _divided(plan, plan.tiles(problem), steps, size, share, info)
+                found += _divided(plan, plan.tiles(problem) * windows, steps, size, share, info)
     return sorted(found, key=lambda made: made[0])
 
 
-def plans_of_pieces(problem: Correlation, size: int, info: DeviceInfo, rows: int) -> list[Made]:
+def plans_of_pieces(
+    problem: Correlation, size: int, info: DeviceInfo, rows: int, windows: int
+) -> list[Made]:
     """Return plans for rows of pixels in more pieces than needed, the fastest first.
 
     Long rows in few pieces may be fewer tiles than the device has cores.
@@ -192,7 +196,8 @@ def plans_of_pieces(problem: Correlation, size: int, info: DeviceInfo, rows: int
     across = two_axes(problem)[1]
     most = min(across.count // _PIECE, info.cores)
     counts = range(-(-across.count // _COLUMNS) + 1, most + 1)
-    found = (one for n in counts for one in plans_of(problem, size, info, rows, pieces=n))
+    given = problem, size, info, rows
+    found = (one for n in counts for one in plans_of(*given, pieces=n, windows=windows))
     return sorted(found, key=lambda made: made[0])
 
 
