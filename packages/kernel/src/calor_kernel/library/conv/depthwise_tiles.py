@@ -98,31 +98,39 @@ class Tile:
         """
         first = [top * span.step + span.low for top, span in zip(tops, self.spans, strict=True)]
         parts, runs = self.parts(units), self.channels // self.wide
-        each = -(-runs // parts)
+        each, total = -(-runs // parts), self.area * parts
         none = kl.constant(0, wide, self.wide)
-        for e in kl.loop_range(kl.unit_index(), self.area * parts, units):
-            part, pixel = e // self.area, e % self.area
-            row, column = pixel // self.columns.count, pixel % self.columns.count
-            places = first[0] + row, first[1] + column
-            inside = (places[0] >= 0) & (places[1] >= 0)
-            inside = inside & (places[0] < limits[0]) & (places[1] < limits[1])
-            near = at + kl.select(inside, places[0] * steps[0] + places[1] * steps[1], 0)
-            for begin in kl.range(0, each, _AHEAD):
+        turns = max(1, min(_AHEAD // each, -(-total // units)))
+        for begin in kl.loop_range(kl.unit_index(), total, units * turns):
+            places = []
+            for turn in kl.range(turns):
+                e = begin + turn * units
+                # Units beyond the end load the first position again and store nothing.
+                e = kl.select(e < total, e, 0) if turns > 1 else e
+                part, pixel = e // self.area, e % self.area
+                row, column = first[0] + pixel // self.columns.count, pixel % self.columns.count
+                column = first[1] + column
+                inside = (row >= 0) & (column >= 0) & (row < limits[0]) & (column < limits[1])
+                near = at + kl.select(inside, row * steps[0] + column * steps[1], 0)
+                places.append((begin + turn * units < total, part * each, pixel, inside, near))
+            for start in kl.range(0, each, _AHEAD):
                 found = []
-                for run in kl.range(begin, min(begin + _AHEAD, each)):
-                    channel = (part * each + run) * self.wide
-                    # Channels beyond the last are read as the first and not used.
-                    exists = channel < channels
-                    if self.channels % (each * self.wide):
-                        exists = exists & (channel < self.channels)
-                    far = kl.select(exists, channel * channel_step, 0)
-                    value = x.load(kl.assume_multiple(near + far, self.wide), self.wide).to(wide)
-                    there = (
-                        kl.splat(exists & inside, self.wide) if self.wide > 1 else exists & inside
-                    )
-                    found.append((channel, kl.select(there, value, none)))
-                for channel, value in found:
-                    if channel < self.channels:
+                for there, run, pixel, inside, near in places:
+                    for k in kl.range(start, min(start + _AHEAD, each)):
+                        channel = (run + k) * self.wide
+                        # Channels beyond the last are read as the first and not used.
+                        exists = channel < channels
+                        if runs % each:
+                            exists = exists & (channel < self.channels)
+                        to = kl.assume_multiple(
+                            near + kl.select(exists, channel * channel_step, 0), self.wide
+                        )
+                        value = x.load(to, self.wide).to(wide)
+                        mask = exists & inside
+                        mask = kl.splat(mask, self.wide) if self.wide > 1 else mask
+                        found.append((there, channel, pixel, kl.select(mask, value, none)))
+                for there, channel, pixel, value in found:
+                    if there & (channel < self.channels):
                         for k in kl.range(self.wide):
                             to = (channel + k) * self.plane + pixel
                             held[to] = value[k] if self.wide > 1 else value
