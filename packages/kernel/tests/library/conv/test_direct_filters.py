@@ -21,6 +21,7 @@ ROWS = [
     ("direct filters", "conv", ((1, 4, 6, 8), (22, 2, 2, 3), (1, 2), (ONE, (2, 1)), (2, 1), 2)),
     ("direct filters", "conv_input_gradient", ((1, 12, 9), (3, 12, 3), (1,), (ONE,), (2,), 1)),
     ("direct filters of groups", "conv", ((1, 8, 7, 5), (36, 4, 3, 3), (2, 1), (ONE,) * 2, ONE, 2)),
+    ("direct filters of groups", "conv", ((1, 6, 6, 5), (14, 3, 3, 2), ONE, (ONE,) * 2, ONE, 2)),
     (
         "direct filters of groups",
         "conv_input_gradient",

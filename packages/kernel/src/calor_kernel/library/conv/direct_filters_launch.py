@@ -27,8 +27,9 @@ from calor_kernel.library.steps import Steps
 _UNITS = 128
 # Maximum of terms, and of those of a unit's windows, which are in registers; windows of a unit.
 _TERMS, _HELD, _WINDOWS = 32, 56, 4
-# Minimum of filters of a group and of results: others have ways of their own, or end at once.
-_FILTERS, _RESULTS = GROUP + 1, 1 << 14
+# Minimum of filters, without groups and of a group, and of results: fewer filters have ways of
+# their own, and fewer results end at once.
+_FILTERS, _OF_GROUP, _RESULTS = GROUP + 1, 5, 1 << 14
 # The elements between the pixels of neighbouring units up to which a plane's reads meet few lines.
 _APART = 8
 # Filters of a cube at most, and cubes that a core has at the same time.
@@ -75,8 +76,9 @@ def _refusal(one: Convolution) -> str | None:
         return "its terms are not known"
     if any(axis.divide != 1 for axis in p.axes):
         return "it has stride phases"
-    if p.leads[2].size < _FILTERS or p.size < _RESULTS:
-        return f"it has fewer than {_FILTERS} filters or {_RESULTS} results"
+    least = _FILTERS if p.leads[1].size == 1 else _OF_GROUP
+    if p.leads[2].size < least or p.size < _RESULTS:
+        return f"it has fewer than {least} filters or {_RESULTS} results"
     across = two_axes(p)[1]
     apart = abs(across.a * across.result)
     return f"pixels are more than {_APART} elements apart" if apart > _APART else None
@@ -91,7 +93,7 @@ def filters_works(one: Convolution, request: Request) -> list[Work]:
     if p.terms > _TERMS:
         taken = next(n for n in range(max(_PART // taps, 1), 0, -1) if taken % n == 0)
     windows = max(min(_HELD // (taken * taps), _WINDOWS), 1)
-    share = _BESIDE
+    share = _BESIDE if hinted(outputs.size) > GROUP else GROUP
     if taken == p.depth.size:
         cubes = -(-pixels // (_UNITS * windows))
         share = _share(p, hinted(cubes * groups.size), windows, info)
