@@ -31,8 +31,9 @@ _PHASES, _ROWS, _WINDOWS = 4, 16, 4
 # Windows of an image that fill the columns of a product.
 _COLUMNS = 256
 # Channels from which a product of few channels is faster than blocks, and one of many by matrix
-# instructions than the few tiles of its phases; the elements of all patches up to which it is.
-_DEPTH, _PATCHES = 32, 1 << 22
+# instructions than the few tiles of its phases; the elements of all patches up to which it is, and
+# the windows that see a pixel from which on.
+_DEPTH, _PATCHES, _SEEN = 32, 1 << 22, 3
 # Filters of a group up to which small windows are computed in blocks.
 _GROUP = 8
 
@@ -84,9 +85,12 @@ def _deep(one: Convolution) -> bool:
         return False
     if hinted(p.leads[2].size) < _ROWS:
         return True
-    taps = prod(axis.terms * hinted(axis.size) for axis in p.axes)
-    patches = hinted(p.leads[0].size * p.leads[2].size) * taps
+    windows = hinted(p.leads[0].size) * prod(hinted(axis.size) for axis in p.axes)
+    taps = prod(axis.terms for axis in p.axes)
+    if windows < _COLUMNS or taps < _SEEN * prod(axis.divide for axis in p.axes):
+        return False
     matrix = one.rounded or p.a.dtype in (float16, bfloat16)
+    patches = hinted(p.leads[2].size) * taps * windows
     return bool(matrix and one.info.has("matrix") and patches <= _PATCHES)
 
 

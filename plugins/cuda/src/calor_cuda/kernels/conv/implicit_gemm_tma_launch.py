@@ -155,14 +155,16 @@ def tma_works(one: Convolution, request: Request) -> Iterator[Work]:
         yield replace(steps.work(), variant=name, group=int(few or made not in likely))
 
 
-def _found(problem: Correlation, size: int, info: DeviceInfo, windows: int = 1) -> list[Made]:
+def _found(
+    problem: Correlation, size: int, info: DeviceInfo, windows: Sequence[float] = (1.0,)
+) -> list[Made]:
     """Return plans, the fastest first; if most cores would be idle, with rows in more pieces.
 
-    ``windows``: the number of such problems in a launch.
+    ``windows``: the relative steps of the problems in a launch, of which this one has most.
     """
     rows = _rows_of(problem)
     found = plans_of(problem, size, info, rows, windows=windows)
-    if found and not _idle(problem, found[0], info, windows):
+    if found and not _idle(problem, found[0], info, len(windows)):
         return found
     more = [one for n in {64, rows} for one in plans_of_pieces(problem, size, info, n, windows)]
     return sorted([*found, *more], key=lambda made: made[0])
@@ -242,9 +244,9 @@ def stride2_works(one: Convolution, request: Request) -> Iterator[Work]:
     assert windows is not None
     # The window with most taps takes longest.
     most = max(windows, key=lambda window: window.terms)
-    rows = len(windows)
-    found = [made for made in _found(most, problem.size, info, rows) if made[2] == 1]
-    few = not found or _idle(most, found[0], info, rows)
+    every = [window.terms / most.terms for window in windows]
+    found = [made for made in _found(most, problem.size, info, every) if made[2] == 1]
+    few = not found or _idle(most, found[0], info, len(windows))
     if few and not request.candidates:
         return
     for _, plan, _ in found[: _TIMED if request.candidates else 1]:
