@@ -348,6 +348,9 @@ def _rare(device: str) -> Iterator[Named]:
     yield from both("patches of an odd image", _functional("conv2d", stride=16), *odd)
     grouped = ((8, 128, 56, 56), "bfloat16"), ((128, 4, 3, 3), "bfloat16")
     yield from both("resnext groups", _functional("conv2d", padding=1, groups=32), *grouped)
+    wider = ((32, 512, 14, 14), "bfloat16"), ((512, 16, 3, 3), "bfloat16")
+    strided = _functional("conv2d", stride=2, padding=1, groups=32)
+    yield "resnext groups of sixteen", forward(strided, *wider)
     # wav2vec's positions, of few large groups.
     position = ((8, 768, 199), "bfloat16"), ((768, 48, 128), "bfloat16")
     yield from both("speech position", _functional("conv1d", padding=64, groups=16), *position)

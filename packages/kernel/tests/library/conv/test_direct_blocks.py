@@ -101,6 +101,27 @@ def test_one_group(backend, way, op, row, dtype):
     check(backend, op, row, dtype, reordered=True)
 
 
+# Gradients of windows that overlap, of enough channels for a product.
+FOLDED = [
+    ((3, 5, 8, 7), (6, 5, 4, 4), (2, 2), (ONE, ONE), ONE, 1),
+    ((2, 3, 21), (7, 3, 4), (2,), (ONE,), (1,), 1),
+    ((2, 10, 6, 9), (5, 10, 3, 5), (1, 2), (ONE, (2, 1)), ONE, 1),
+]
+
+
+@pytest.mark.parametrize("columns", [1, 256])
+@pytest.mark.parametrize("row", FOLDED, ids=str)
+def test_images_of_few_windows_are_columns_of_one_product(row, columns, monkeypatch):
+    module = "calor_kernel.library.conv.disjoint_windows"
+    monkeypatch.setattr(f"{module}._DEPTH", 1)
+    monkeypatch.setattr(f"{module}._COLUMNS", columns)
+    monkeypatch.setattr(f"{module}._SEEN", 1)
+    op, info = "conv_input_gradient", replace(BLOCKS, features=BLOCKS.features | {"matrix"})
+    work, *_ = LOWERINGS[op](request_of(op, row, dtypes.bfloat16, info))
+    assert work.way.name == "patches"
+    check(KernelBackend("lanes", lambda index: LanesDevice(info)), op, row, "bfloat16")
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
 @pytest.mark.parametrize(
     "row", [row for op, row in PATCHES if op == "conv_input_gradient"], ids=str

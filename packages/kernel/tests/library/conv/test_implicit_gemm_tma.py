@@ -10,7 +10,7 @@ from calor_interpreter.device import LanesDevice
 from calor_kernel.library.conv import lower_conv, lower_conv_input_gradient
 from calor_kernel.runtime.backend import KernelBackend
 
-from .test_conv import DIGITS, check
+from .test_conv import DIGITS, NONE, check
 from .test_implicit_gemm_mma import H200, ONE, PADDED, planned, request_of, square
 
 # Strides of two across whose phases all see taps: accesses of several places, rows beyond the last
@@ -51,6 +51,18 @@ def test_images_are_filled_up_to_whole_strides(row, dtype, monkeypatch):
     check(backend, "conv", row, dtype, precision="high")
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_long_rows_are_cut_until_all_cores_have_a_tile(dtype, monkeypatch):
+    monkeypatch.setitem(DIGITS, "float32", 2e-3)
+    info = replace(H200, cores=6, max_units=384, max_cube=(384, 1, 1))
+    row = ((1, 64, 197), (72, 64, 2), (1,), (NONE,), (1,), 1)
+    request = request_of("conv", row, getattr(dtypes, dtype), info)
+    work, *_ = lower_conv(replace(request, attributes={**request.attributes, "precision": "high"}))
+    assert work.variant == "boxes 64x(1x1x66) by 256"
+    backend = KernelBackend("lanes", lambda index: LanesDevice(info))
+    check(backend, "conv", row, dtype, precision="high")
+
+
 @pytest.mark.parametrize("row", PHASED, ids=str)
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
 def test_phases_across_a_row_are_one_product(row, dtype, monkeypatch):
@@ -61,10 +73,9 @@ def test_phases_across_a_row_are_one_product(row, dtype, monkeypatch):
     said = {**request.attributes, "precision": "high"}
     work, *_ = lower_conv_input_gradient(replace(request, attributes=said))
     assert work.variant.startswith("phases")
-    # Rows of phases are launches that share the copies.
-    rows = row[2][0] if len(row[2]) == 2 else 1
+    # Rows of phases are tiles of one launch.
     made = [launch.build.function.name for launch in work.launches]
-    assert made == ["channels_last"] * 2 + ["conv_tma"] * rows
+    assert made == ["channels_last"] * 2 + ["conv_tma"]
     backend = KernelBackend("lanes", lambda index: LanesDevice(info))
     check(backend, op, row, dtype, precision="high")
 
@@ -77,7 +88,7 @@ FIRST = {
     (1, 256, 14, 1024, 1, 1): "product, fragments",
     (32, 128, 56, 128, 3, 2): "phases 128x(1x7x28) by 384",
     (32, 256, 28, 256, 3, 2): "phases 128x(1x14x14) by 384",
-    (32, 512, 14, 512, 3, 2): "phases 128x(2x7x7) by 384",
+    (32, 512, 14, 512, 3, 2): "phases 128x(4x7x7) by 384",
     (1, 512, 14, 512, 3, 2): "groups 64x64x32 by 128",
 }
 

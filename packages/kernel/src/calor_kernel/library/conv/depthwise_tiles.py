@@ -20,7 +20,7 @@ from calor_kernel.library.conv.vector_tiles import Strides, multiply_add
 from calor_kernel.library.gemm.epilogue import After, Epilogue, writer
 
 # Loads of a unit that are under way together while it stages.
-_AHEAD = 4
+_AHEAD = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +49,14 @@ class Span:
 class Tile:
     """A staged tile: channels with their spans of rows and columns.
 
-    ``last``: whether the channels of the operand are adjacent.
+    ``wide``: the adjacent channels of an access, which divide all channels; 1 if the channels of
+    the operand are not adjacent.
     """
 
     channels: int
     rows: Span
     columns: Span
-    last: bool
+    wide: int = 1
 
     @property
     def plane(self) -> int:
@@ -66,6 +67,15 @@ class Tile:
     def size(self) -> int:
         """The number of staged elements."""
         return self.channels * self.plane
+
+    @property
+    def area(self) -> int:
+        """The staged positions of a channel."""
+        return self.rows.count * self.columns.count
+
+    def parts(self, units: int) -> int:
+        """Return among how many units the channels of a position are shared."""
+        return max(1, min(units // self.area, self.channels // self.wide))
 
     @kl.helper
     def stage(
@@ -83,33 +93,47 @@ class Tile:
     ) -> None:
         """Copy the tile of the blocks at ``tops``; ``limits``: the sizes of the axes.
 
-        ``at``: the first channel of the tile. There are ``channels`` from it on.
+        ``at``: the first channel of the tile. There are ``channels`` from it on. A unit copies
+        channels of a position, whose place is computed once.
         """
-        area = self.rows.count * self.columns.count
-        total = self.channels * area
         first = [top * span.step + span.low for top, span in zip(tops, self.spans, strict=True)]
-        for begin in kl.loop_range(kl.unit_index(), total, units * _AHEAD):
-            found = []
-            for turn in range(_AHEAD):
+        parts, runs = self.parts(units), self.channels // self.wide
+        each, total = -(-runs // parts), self.area * parts
+        none = kl.constant(0, wide, self.wide)
+        turns = max(1, min(_AHEAD // each, -(-total // units)))
+        for begin in kl.loop_range(kl.unit_index(), total, units * turns):
+            places = []
+            for turn in kl.range(turns):
                 e = begin + turn * units
-                # Units beyond the end load the first element again and store nothing.
-                e = kl.select(e < total, e, 0)
-                if self.last:
-                    channel, pixel = e % self.channels, e // self.channels
-                else:
-                    channel, pixel = e // area, e % area
-                row, column = pixel // self.columns.count, pixel % self.columns.count
-                places = first[0] + row, first[1] + column
-                inside = channel < channels
-                for place, limit in zip(places, limits, strict=True):
-                    inside = inside & (place >= 0) & (place < limit)
-                near = places[0] * steps[0] + places[1] * steps[1] + channel * channel_step
-                value = x[at + kl.select(inside, near, 0)].to(wide)
-                value = kl.select(inside, value, kl.constant(0, wide))
-                found.append((channel * self.plane + pixel, value))
-            for turn, (to, value) in enumerate(found):
-                if begin + turn * units < total:
-                    held[to] = value
+                # Units beyond the end load the first position again and store nothing.
+                e = kl.select(e < total, e, 0) if turns > 1 else e
+                part, pixel = e // self.area, e % self.area
+                row, column = first[0] + pixel // self.columns.count, pixel % self.columns.count
+                column = first[1] + column
+                inside = (row >= 0) & (column >= 0) & (row < limits[0]) & (column < limits[1])
+                near = at + kl.select(inside, row * steps[0] + column * steps[1], 0)
+                places.append((begin + turn * units < total, part * each, pixel, inside, near))
+            for start in kl.range(0, each, _AHEAD):
+                found = []
+                for there, run, pixel, inside, near in places:
+                    for k in kl.range(start, min(start + _AHEAD, each)):
+                        channel = (run + k) * self.wide
+                        # Channels beyond the last are read as the first and not used.
+                        exists = channel < channels
+                        if runs % each:
+                            exists = exists & (channel < self.channels)
+                        to = kl.assume_multiple(
+                            near + kl.select(exists, channel * channel_step, 0), self.wide
+                        )
+                        value = x.load(to, self.wide).to(wide)
+                        mask = exists & inside
+                        mask = kl.splat(mask, self.wide) if self.wide > 1 else mask
+                        found.append((there, channel, pixel, kl.select(mask, value, none)))
+                for there, channel, pixel, value in found:
+                    if there & (channel < self.channels):
+                        for k in kl.range(self.wide):
+                            to = (channel + k) * self.plane + pixel
+                            held[to] = value[k] if self.wide > 1 else value
 
     @property
     def spans(self) -> tuple[Span, Span]:

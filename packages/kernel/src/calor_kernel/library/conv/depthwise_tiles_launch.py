@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
+from math import gcd, prod
 
 from calor.dtypes import float32
 from calor_kernel import language as kl
 from calor_kernel.contract.choices import greatest, hinted, least
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, operand
-from calor_kernel.contract.work import Output, Request, Work, row_major
+from calor_kernel.contract.work import Output, Request, View, Work, row_major
 from calor_kernel.library.conv.depthwise_tiles import (
     Share,
     Span,
@@ -26,7 +26,7 @@ from calor_kernel.library.conv.depthwise_tiles import (
 )
 from calor_kernel.library.conv.direct_blocks import Block, Line
 from calor_kernel.library.conv.direct_blocks_launch import block_of, reach
-from calor_kernel.library.conv.implicit_gemm_operands import two_axes
+from calor_kernel.library.conv.implicit_gemm_operands import ACCESS, two_axes
 from calor_kernel.library.conv.problem import Axis, Convolution, Correlation, accumulator
 from calor_kernel.library.conv.split_sums import WHOLE, ending, launch_sum, target_of
 from calor_kernel.library.conv.vector_tiles import Strides
@@ -39,7 +39,7 @@ _TAPS, _PHASES, _ROWS = 63, 16, 14
 # Bytes of shared memory of a cube at most, and of a memory transaction.
 _BYTES, _TRANSACTION = 40960, 32
 # What a unit does beside its products: for a staged value, and for a block.
-_STAGED, _FIXED = 12, 64
+_STAGED, _FIXED = 6, 64
 # Cubes of a core for a weight gradient.
 _CUBES = 4
 
@@ -113,6 +113,11 @@ def _plan(p: Correlation, info: DeviceInfo) -> _Tiles | None:
     images, groups = (p.depth, p.leads[0]) if p.by_weight else (p.leads[0], p.leads[1])
     last = _adjacent_channels(groups.a, axes[1], axes[1].a)
     of_g = p.by_weight and _adjacent_channels(groups.b, axes[1], axes[1].b)
+    wide_x = _wide(p.a, (groups.size, groups.a), [images.a, *(axis.a for axis in axes)])
+    wide_g = 1
+    if p.by_weight:
+        wide_g = _wide(p.b, (groups.size, groups.b), [images.b, *(axis.b for axis in p.axes)])
+    most = max(wide_x, wide_g)
     whole = _TRANSACTION // p.a.dtype.itemsize if last or of_g else 1
     wide, size = axes[1].divide, accumulator(p.a.dtype).itemsize
     counts = [hinted(axis.count) for axis in axes]
@@ -129,9 +134,15 @@ def _plan(p: Correlation, info: DeviceInfo) -> _Tiles | None:
                 if each > _UNITS:
                     continue
                 channels = min(max(_UNITS // each, 1), hinted(groups.size))
-                tile = Tile(channels, Span.of(down, rows), Span.of(across, columns), last)
+                # Accesses are whole, and the last tile has about as many channels as the others.
+                channels -= channels % most if channels > most else 0
+                tile = Tile(
+                    channels, Span.of(down, rows), Span.of(across, columns), gcd(wide_x, channels)
+                )
                 given = Tile(
-                    channels, Span.outputs(down, rows), Span.outputs(across, columns), of_g
+                    channels,
+                    *(Span.outputs(down, rows), Span.outputs(across, columns)),
+                    gcd(wide_g, channels),
                 )
                 units = -(-each * channels // 32) * 32
                 held = tile.size + (given.size + units * axes[1].terms if p.by_weight else 0)
@@ -150,6 +161,25 @@ def _plan(p: Correlation, info: DeviceInfo) -> _Tiles | None:
                 cost = staged * _STAGED + reads + products + weights + _FIXED
                 found.append((max(total, info.cores * _UNITS) * cost, made))
     return min(found, key=lambda one: one[0])[1] if found else None
+
+
+def _wide(view: View, channels: tuple[int, int], strides: Sequence[int]) -> int:
+    """Return the channels of an access of a view: a power of two that divides all positions.
+
+    ``channels``: their number and stride; ``strides``: those of images, rows and columns.
+    """
+    count, step = channels
+    if step != 1:
+        return 1
+    wide = ACCESS // int(view.dtype.itemsize)
+    while wide > 1 and any(n % wide for n in (count, view.offset, *strides)):
+        wide //= 2
+    return max(wide, 1)
+
+
+def _read(number: int, view: View, tile: Tile) -> Bound:
+    """Return an operand that is read in the accesses of a tile."""
+    return operand(number, view).aligned(tile.wide * view.dtype.itemsize if tile.wide > 1 else 0)
 
 
 def _shares(blocks: int) -> Sequence[int]:
@@ -181,7 +211,7 @@ def _pixels(one: Convolution, plan: _Tiles, steps: Steps) -> None:
             depthwise_tiles,
             Grid((cubes, 1, 1), (plan.units, 1, 1), info.planes[0], index),
             Effort(_name("tiles", plan), flops, nbytes),
-            x=operand(0, p.a), w=operand(1, p.b), c=target, groups=groups.size,
+            x=_read(0, p.a, plan.tile), w=operand(1, p.b), c=target, groups=groups.size,
             parts=counts, x_steps=Strides(images.a, groups.a, 0), w_step=groups.b,
             c_steps=Strides(strides[0], strides[1], strides[2]),
             lines=[
@@ -214,7 +244,7 @@ def _weights(one: Convolution, plan: _Tiles, steps: Steps) -> None:
             depthwise_weight_tiles,
             Grid((chunks, splits, 1), (plan.units, 1, 1), info.planes[0], index),
             Effort(_name("weight tiles", plan), 2 * size * p.terms, nbytes),
-            x=operand(0, p.a), g=operand(1, p.b), c=target, groups=groups.size,
+            x=_read(0, p.a, plan.tile), g=_read(1, p.b, plan.given), c=target, groups=groups.size,
             items=items, turns=turns, part_step=step, parts=plan.counts,
             x_steps=Strides(images.a, groups.a, 0), g_steps=Strides(images.b, groups.b, 0),
             lines=[Line(a.count, a.size, a.a, 0, a.b) for a in plan.axes],

@@ -13,12 +13,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
+from calor.dtypes import bfloat16, float16
 from calor.specs import Spec
 from calor_kernel.contract.choices import hinted, spec_of
 from calor_kernel.contract.launching import Bound
 from calor_kernel.contract.work import Argument, Input, Output, Request, View, Work, row_major
 from calor_kernel.library.conv.direct_blocks_launch import blocks_refusal
-from calor_kernel.library.conv.fold_windows import add_fold, folds
+from calor_kernel.library.conv.fold_windows import PatchSteps, add_fold, folds
 from calor_kernel.library.conv.problem import Axis, Convolution, Correlation, accumulator
 from calor_kernel.library.steps import Steps
 
@@ -27,6 +28,12 @@ _CHANNELS, _TAPS = 16, 4
 # Of an input gradient: stride phases up to which other ways are faster, unless it has fewer
 # channels than they have rows; and the windows that see a pixel at most, on average.
 _PHASES, _ROWS, _WINDOWS = 4, 16, 4
+# Windows of an image that fill the columns of a product.
+_COLUMNS = 256
+# Channels from which a product of few channels is faster than blocks, and one of many by matrix
+# instructions than the few tiles of its phases; the elements of all patches up to which it is, and
+# the windows that see a pixel from which on.
+_DEPTH, _PATCHES, _SEEN = 32, 1 << 22, 3
 # Filters of a group up to which small windows are computed in blocks.
 _GROUP = 8
 
@@ -58,12 +65,33 @@ def _backward_refusal(one: Convolution, request: Request) -> str | None:
     if p.a.dtype.kind != "float" and not all(map(_gathers, p.axes)):
         return "its windows overlap, and are not of floating point"
     few = hinted(p.leads[2].size) < _ROWS and p.leads[1].size == 1
+    if _deep(one) and taps > phases > 1:
+        return None
     small = p.leads[1].size > 1 and hinted(p.depth.size) <= _GROUP
     if (small or (few and taps > phases)) and blocks_refusal(one, request) is None:
         return "few channels are computed in blocks"
     if few or (phases > _PHASES and hinted(taps) <= _WINDOWS * phases):
         return None
     return f"it has at most {_PHASES} stride phases, or too many windows see a pixel"
+
+
+def _deep(one: Convolution) -> bool:
+    """Return whether the product of an input gradient is faster than other ways.
+
+    A product has the sums of all taps and reads what a window gives to them once.
+    """
+    p = one.problem
+    if p.leads[1].size != 1 or hinted(p.depth.size) < _DEPTH or one.info.max_units == 1:
+        return False
+    if hinted(p.leads[2].size) < _ROWS:
+        return True
+    windows = hinted(p.leads[0].size) * prod(hinted(axis.size) for axis in p.axes)
+    taps = prod(axis.terms for axis in p.axes)
+    if windows < _COLUMNS or taps < _SEEN * prod(axis.divide for axis in p.axes):
+        return False
+    matrix = one.rounded or p.a.dtype in (float16, bfloat16)
+    patches = hinted(p.leads[2].size) * taps * windows
+    return bool(matrix and one.info.has("matrix") and patches <= _PATCHES)
 
 
 def alone_refusal(one: Convolution, request: Request) -> str | None:
@@ -122,28 +150,42 @@ def _backward(p: Correlation, request: Request, steps: Steps) -> None:
     """Add the product of the filters and the output gradient, and what sums its patches."""
     (images, groups, channels), dtype = p.leads, p.a.dtype
     counts, taps = [axis.size for axis in p.axes], [axis.terms for axis in p.axes]
-    rows = View(
-        (images.size, groups.size, p.depth.size, channels.size, *taps),
-        (0, groups.b, p.depth.b, channels.b, *(axis.b for axis in p.axes)), p.b.dtype, p.b.offset,
-    )  # fmt: skip
-    strides = (images.a, groups.a, p.depth.a, *(axis.a for axis in p.axes))
-    shape = (images.size, groups.size, p.depth.size, *counts)
-    given = View(shape, strides, dtype, p.a.offset)
-    shape = (images.size, groups.size, channels.size, *taps, *counts)
     whole = all(map(_gathers, p.axes))
+    # Images with few windows are columns of one product.
+    joined = not whole and hinted(prod(counts)) < _COLUMNS
+    rows = (groups.size, p.depth.size, channels.size, *taps)
+    strides = (groups.b, p.depth.b, channels.b, *(axis.b for axis in p.axes))
+    given = (images.size, groups.size, p.depth.size, *counts)
+    moves = (images.a, groups.a, p.depth.a, *(axis.a for axis in p.axes))
+    windows, lead = prod(counts), groups.size * channels.size * prod(taps) * prod(counts)
+    if joined:
+        order = (1, 2, 0, *range(3, len(given)))
+        given, moves = (tuple(n[i] for i in order) for n in (given, moves))
+        shape = (groups.size, channels.size, *taps, images.size, *counts)
+        batch: tuple[int, ...] = (0,)
+        contract = (1,), (1,)
+        of = PatchSteps(windows, prod(taps) * images.size * windows, images.size * windows)
+    else:
+        rows, strides = (images.size, *rows), (0, *strides)
+        shape = (images.size, groups.size, channels.size, *taps, *counts)
+        batch, contract = (0, 1), ((2,), (2,))
+        of = PatchSteps(lead, prod(taps) * windows, windows)
     # Sums of terms are rounded once.
     made = spec_of(shape, dtype if whole else accumulator(dtype))
     lines = steps.memory(prod(shape) * made.dtype.itemsize)
-    pairs = [(rows, Input(1)), (given, Input(0))]
-    _product(request, steps, ((2,), (2,)), pairs, made, lines, (0, 1))
+    pairs = [
+        (View(rows, strides, p.b.dtype, p.b.offset), Input(1)),
+        (View(given, moves, dtype, p.a.offset), Input(0)),
+    ]
+    _product(request, steps, contract, pairs, made, lines, batch)
     if not whole:
-        add_fold(p, Bound(lines, made.dtype), Bound(Output(0), dtype), steps, request.info)
+        add_fold(p, Bound(lines, made.dtype), of, Bound(Output(0), dtype), steps, request.info)
         return
     # Each pixel of a result's axis is a window and a tap.
-    of = [3 + i + far for i in range(len(taps)) for far in (len(taps), 0)]
+    moved = [3 + i + far for i in range(len(taps)) for far in (len(taps), 0)]
     patches = View(shape, row_major(shape), dtype)
-    order = (0, 1, 2, *of)
-    sizes, steps_of = (tuple(n[i] for i in order) for n in (patches.shape, patches.strides))
+    to = (0, 1, 2, *moved)
+    sizes, steps_of = (tuple(n[i] for i in to) for n in (patches.shape, patches.strides))
     steps.copy(View(sizes, steps_of, dtype), lines, Output(0), request.info)
 
 

@@ -40,35 +40,48 @@ class FoldAxis(Generic[N, D]):
     taps: kl.SizeOf[N]
 
 
+@dataclass(frozen=True, slots=True)
+class PatchSteps(Generic[N]):
+    """The strides of patches along images, channels and taps; the windows of a tap are adjacent."""
+
+    image: kl.StrideOf[N]
+    channel: kl.StrideOf[N]
+    tap: kl.StrideOf[N]
+
+
 @kl.kernel
 def fold_windows(
     patches: kl.In,
     c: kl.Out,
     count: kl.Size,
     chunk: kl.Size,
+    channels: kl.FastDivmod,
+    steps: PatchSteps[kl.Number],
     axes: tuple[FoldAxis[kl.Number, kl.FastDivmod], ...],
     *,
     turns: tuple[int, ...],
     width: int,
     accumulate: DType,
 ) -> None:
-    """Sum patches (lead, taps, windows) to pixels (lead, pixels), ``chunk`` of them in a cube.
+    """Sum patches to pixels (image, channel, pixel), ``chunk`` of them in a cube.
 
-    ``turns``: how many windows see a pixel at most, along each axis. ``width``: lanes of a vector.
+    ``channels``: of an image. ``turns``: how many windows see a pixel at most, along each axis.
+    ``width``: lanes of a vector.
     """
     begin = kl.cube_position() * chunk
     end = kl.min(begin + chunk, count)
     for i in kl.loop_range(begin + kl.unit_position() * width, end, kl.cube_size() * width):
         index = i + kl.constant(tuple(range(width)), i.dtype) if width > 1 else i
         inside = index < end
-        lead, *places = kl.unravel(
-            kl.select(inside, index, end - 1), (0, *(axis.count for axis in axes))
+        image, channel, *places = kl.unravel(
+            kl.select(inside, index, end - 1), (0, channels, *(axis.count for axis in axes))
         )
+        lead = image * steps.image + channel * steps.channel
         seen = [
             axis.stride.divmod(place + axis.start) for place, axis in zip(places, axes, strict=True)
         ]
         total = kl.registers(1, accumulate, width)
-        _add_windows(total, patches, axes, seen, turns, [], lead, inside)
+        _add_windows(total, patches, axes, seen, turns, [], (lead, steps.tap, 0), inside)
         c.store(i, total[0].to(c.dtype), mask=inside)
 
 
@@ -78,6 +91,8 @@ def fold_rows(
     c: kl.Out,
     rows: kl.Size,
     chunk: kl.Size,
+    channels: kl.FastDivmod,
+    steps: PatchSteps[kl.Number],
     axes: tuple[FoldAxis[kl.Number, kl.FastDivmod], ...],
     *,
     turns: tuple[int, ...],
@@ -91,7 +106,8 @@ def fold_rows(
     *outer, wide = axes
     begin = kl.cube_position() * chunk
     for row in kl.loop_range(begin, kl.min(begin + chunk, rows)):
-        lead, *places = kl.unravel(row, (0, *(axis.count for axis in outer)))
+        image, channel, *places = kl.unravel(row, (0, channels, *(axis.count for axis in outer)))
+        lead = image * steps.image + channel * steps.channel
         seen = [
             axis.stride.divmod(place + axis.start)
             for place, axis in zip(places, outer, strict=True)
@@ -101,7 +117,9 @@ def fold_rows(
             inside = index < wide.count.divisor
             last = wide.stride.divmod(kl.select(inside, index, wide.count.divisor - 1) + wide.start)
             total = kl.registers(1, accumulate, width)
-            _add_windows(total, patches, axes, [*seen, last], turns, [], lead, inside)
+            _add_windows(
+                total, patches, axes, [*seen, last], turns, [], (lead, steps.tap, 0), inside
+            )
             c.store(row * wide.count.divisor + i, total[0].to(c.dtype), mask=inside)
 
 
@@ -113,18 +131,21 @@ def _add_windows(
     seen: Sequence[tuple[kl.Number, kl.Number]],
     turns: Sequence[int],
     found: Sequence[kl.Number],
-    lead: kl.Number,
+    before: tuple[kl.Number, kl.Number, kl.Index],
     valid: kl.Mask,
 ) -> None:
     """Add the terms of the windows along the axes from a given one on.
 
     ``seen``: the last window that sees a pixel, and the tap that does. ``found``: the windows along
-    the axes before; ``lead``: the index of the lead and of the taps along these axes.
+    the axes before; ``before``: the first element of the lead, the stride of taps, and the number
+    of the taps along these axes.
     """
+    lead, step, number = before
     if len(found) == len(axes):
-        at = lead
-        for window, axis in zip(found, axes, strict=True):
-            at = at * axis.windows + window
+        window: kl.Index = 0
+        for one, axis in zip(found, axes, strict=True):
+            window = window * axis.windows + one
+        at = lead + number * step + window
         # What a mask leaves out is zero.
         total[0] = total[0] + patches.load(at, mask=valid).to(total.type.dtype)
     else:
@@ -135,7 +156,7 @@ def _add_windows(
             lanes = total.type.width if tap.width == 1 else 1
             there = (tap < axis.taps) & (window >= 0) & (window < axis.windows)
             there = valid & (kl.splat(there, lanes) if lanes > 1 else there)
-            to = lead * axis.taps + tap
+            to = lead, step, number * axis.taps + tap
             _add_windows(total, patches, axes, seen, turns, [*found, window], to, there)
 
 
@@ -150,9 +171,14 @@ def turns_of(axis: Axis[int]) -> int:
 
 
 def add_fold(
-    problem: Correlation, patches: Bound, target: Bound, steps: Steps, info: DeviceInfo
+    problem: Correlation,
+    patches: Bound,
+    of: PatchSteps[int],
+    target: Bound,
+    steps: Steps,
+    info: DeviceInfo,
 ) -> None:
-    """Add the launch that folds patches (images, groups, channels, taps, windows)."""
+    """Add the launch that folds patches with the strides ``of`` images, channels and taps."""
     p, axes = problem, three(problem)
     count, dtype = p.size, target.dtype
     leads = prod(lead.size for lead in p.leads)
@@ -162,6 +188,8 @@ def add_fold(
     given = {
         "patches": patches,
         "c": target,
+        "channels": p.leads[1].size * p.leads[2].size,
+        "steps": of,
         "axes": [FoldAxis(a.count, a.divide, a.start, a.size, a.terms) for a in axes],
         "turns": tuple(map(turns_of, axes)),
         "accumulate": accumulate,

@@ -21,12 +21,14 @@ from calor_kernel.library.conv.windows import (
     WindowsOnDevice,
     chosen,
 )
-from calor_kernel.library.gemm.epilogue import After, Epilogue, writer
+from calor_kernel.library.gemm.epilogue import After, Epilogue, Writer, writer
 from calor_kernel.library.gemm.mma import MmaPlan
 from calor_kernel.library.gemm.pipeline import Loader, pass_over
 
 # Minimum of units that copy one pixel: with 16-byte accesses they read a line of 128 bytes.
 _UNITS = 8
+# Registers of a unit for the operands of an epilogue that its rows' columns share.
+_HELD = 16
 
 
 @kl.kernel
@@ -72,6 +74,7 @@ def conv_mma(
         plan.accumulate(sums, pipe, (load,), row, column, begin, end)
         made.append(sums)
     phase = chosen(phases[::halves], number)
+    known = row_operands(made[0], writer(epilogue, after, c, 0), first_row + row, rows_total, plan)
     for j, far in columns_of(made[0][0]):
         down, right = made[0][0][j].lane_place()
         place = first_column + column + j * plan.shape.n + right + far
@@ -90,6 +93,7 @@ def conv_mma(
                 for i in kl.range(len(made[0])):
                     several = [rows_of(sums[i][j], far) for sums in made]
                     for both in zip(*several, strict=True):
+                        of_row = known.get((i, both[0][0]))
                         to = first_row + row + i * plan.shape.m + down + both[0][0]
                         # The halves of a pixel are adjacent.
                         values = [
@@ -102,7 +106,37 @@ def conv_mma(
                                 c.store(at + to * result.channel, found.to(c.dtype))
                             else:
                                 pixel = kl.assume_multiple(within, found.width)
-                                ends.write(at + to * result.channel, found, to, pixel)
+                                ends.write(
+                                    at + to * result.channel, found, to, pixel, of_row=of_row
+                                )
+
+
+@kl.helper
+def row_operands(
+    sums: Sequence[Sequence[kl.Fragment]],
+    ends: Writer | None,
+    first: kl.Number,
+    rows: kl.Number,
+    plan: MmaPlan,
+) -> dict[tuple[int, int], dict[int, kl.Number]]:
+    """Return what the columns of each row of a unit share, by the tile and the row in it.
+
+    Reads behind the conditions of a column would each wait for memory. ``first``: the first row of
+    the planes' part; rows from ``rows`` on repeat the last.
+    """
+    found: dict[tuple[int, int], dict[int, kl.Number]] = {}
+    if ends is None:
+        return found
+    down, _ = sums[0][0].lane_place()
+    places = [
+        (i, r) for i in range(len(sums)) for r, _ in rows_of(sums[i][0], columns_of(sums[0])[0][1])
+    ]
+    shared = sum(along.rows and along.step == 0 and not along.batch for along in ends.by.along)
+    if shared * len(places) > _HELD:
+        return found
+    for i, r in places:
+        found[i, r] = ends.of_row(kl.min(first + i * plan.shape.m + down + r, rows - 1))
+    return found
 
 
 @dataclass(frozen=True, slots=True)

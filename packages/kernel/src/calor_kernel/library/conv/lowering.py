@@ -34,6 +34,11 @@ from calor_kernel.library.conv.direct_channel_vectors import (
     channel_vectors_steps,
     last_refusal,
 )
+from calor_kernel.library.conv.direct_filters_launch import (
+    filters_refusal,
+    filters_works,
+    grouped_refusal,
+)
 from calor_kernel.library.conv.direct_rows_launch import (
     phases_refusal,
     phases_steps,
@@ -206,10 +211,12 @@ _WEIGHT_GRADIENT: Final = (
 _OF_UNITS: Final[Table[Convolution]] = Table(
     "conv",
     Way("products", product_refusal, product_works),
+    Way("direct filters", filters_refusal, filters_works),
     Way("patches", patches_refusal, patches_works),
     Way("each group", each_group_refusal, each_group_works),
     Way("planes of volumes", volumes_refusal, volumes_works),
     Way("depthwise tiles", depthwise_tiles_refusal, depthwise_tiles_works),
+    Way("direct filters of groups", grouped_refusal, filters_works),
     Way("direct blocks", blocks_refusal, blocks_works),
     Way("implicit GEMM by MMA", mma_refusal, mma_works),
     Way("Winograd", winograd_refusal, winograd_works),

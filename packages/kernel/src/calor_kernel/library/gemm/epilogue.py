@@ -8,7 +8,7 @@ value or a whole matrix. A body without an epilogue is built as if there were no
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Annotated, Any, Generic, TypeVar
@@ -218,13 +218,21 @@ class Writer:
         mask: kl.Mask | None = None,
         aligned: int = 0,
         within: bool = True,
+        of_row: Mapping[int, kl.Number] | None = None,
     ) -> None:
         """Write the results of adjacent sums of a row, from ``column`` on, to element ``at``.
 
         ``mask``: which of them exist. ``aligned``: the elements that divide ``at``, if known.
         ``within``: whether the row exists, so that what its columns share needs no mask.
+        ``of_row``: operands of the row that were read before.
         """
-        read = self.operands(row, column, total.width, mask, within=within)
+        known = of_row or {}
+        read = [
+            kl.splat(known[k], total.width)
+            if k in known
+            else self._operand(k, row, column, total.width, mask, within)
+            for k in range(len(self.by.along))
+        ]
         self.store(at, self.results(total, read), mask, aligned)
 
     def prefetch(self, row: kl.Index, column: kl.Index) -> None:
@@ -250,6 +258,14 @@ class Writer:
             else shared[k]
             for k, along in enumerate(self.by.along)
         ]
+
+    def of_row(self, row: kl.Index) -> dict[int, kl.Number]:
+        """Return the operands that all products' elements of a row share, by their numbers."""
+        return {
+            k: self.after.sources[k][row * self.after.steps[k].row]
+            for k, along in enumerate(self.by.along)
+            if along.rows and along.step == 0 and not along.batch
+        }
 
     def results(self, total: kl.Number, read: Sequence[kl.Number]) -> Sequence[Value]:
         """Return the results of sums and operands."""

@@ -14,7 +14,7 @@ instead of im2col tiles, NVIDIA, "CUDA Driver API", tensor maps.)
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Generic
 
 from calor_cuda.kernels.conv.implicit_gemm_tma_plan import (
@@ -28,24 +28,28 @@ from calor_cuda.kernels.warpgroup import ASKING, MULTIPLYING, Ring
 from calor_kernel import language as kl
 from calor_kernel.language.declared import N
 from calor_kernel.library.conv.implicit_gemm_mma import columns_of, rows_of
-from calor_kernel.library.gemm.epilogue import After, Epilogue, writer
+from calor_kernel.library.gemm.epilogue import After, Epilogue, Writer, writer
 
 # Maximum of pixel groups before the first one that a window may reach.
 _BEFORE = 1 << 16
 # Columns of sums that are written at a time; lanes and planes of a warp group, and its rows.
 _PART, _LANES, _PLANES, _ROWS = 64, 32, 4, 64
-# The weight of an epilogue beyond which its turns are a loop.
-_LONG = 16
+# The weight of an epilogue beyond which its turns are a loop, and turns that read together then.
+_LONG, _READ = 16, 4
 
 
 @dataclass(frozen=True, slots=True)
 class Window(Generic[N]):
-    """The ``taps`` of a window, in rows of ``columns``.
+    """The ``taps`` of a window, in rows of ``columns``, and the rows of pixels that have it.
 
     Tap (i, j) has the index ``first + i * down + j * across`` in the weights, and reads at ``start
-    + i * move`` from the stride times its pixel.
+    + i * move`` from the stride times its pixel. ``steps``: of each part of the terms. ``high``:
+    the rows of pixels; with alternating phases, the first is row ``top`` of the result.
     """
 
+    steps: kl.SizeOf[N]
+    high: kl.SizeOf[N]
+    top: kl.SizeOf[N]
     taps: kl.SizeOf[N]
     columns: kl.SizeOf[N]
     first: kl.StrideOf[N]
@@ -67,11 +71,10 @@ def conv_tma(
     x_sizes: tuple[kl.Size, ...],
     x_strides: tuple[kl.Size, ...],
     x_column: kl.Size,
-    window: Window[kl.Number],
+    windows: tuple[Window[kl.Number], ...],
     pixels: tuple[kl.Size, ...],
     c_row: kl.Size,
     c_image: kl.Size,
-    share: kl.Size,
     part_step: kl.Size,
     cells: tuple[kl.Size, ...],
     after: After | None,
@@ -84,9 +87,10 @@ def conv_tma(
 
     ``w``: rows of terms, a block of channels of each tap, then the next block. ``x``: images, and
     groups of rows and of columns by the convolution's ``strides``: (image, group, row, group,
-    column and channel), ``x_column`` between columns. ``share``: the steps of each part of the
-    terms; y selects the part. ``cells``: rows and columns of the result if its pixels are cells;
-    with alternating phases, their row stride in the result, the first row, and the columns.
+    column and channel), ``x_column`` between columns. y selects a part of the terms. ``windows``:
+    one, or those of rows that alternate, of which all tiles of one precede those of the next.
+    ``cells``: rows and columns of the result if its pixels are cells; with alternating phases,
+    their row stride in the result, and the columns.
     """
     kl.launch_attributes(cubes_per_core=1)
     depth, (some_images, some_rows, some_columns) = plan.depth, plan.box
@@ -127,12 +131,19 @@ def conv_tma(
         down = place // acrosses % downs * some_rows
         return row, place // acrosses // downs * some_images, down, across
 
+    def window_of(tile: kl.Number) -> tuple[Window[kl.Number], kl.Number]:
+        """Return the window of a tile, and the tile among those of its window."""
+        if len(windows) == 1:
+            return windows[0], tile
+        return chosen(windows, tile // whole), tile % whole
+
     with kl.role(0, registers=ASKING[plan.groups]):
         if kl.unit_index() == 0:
 
             def copy(
                 stage: kl.Number,
                 first: tuple[kl.Number, ...],
+                window: Window[kl.Number],
                 some: kl.Number,
                 i: kl.Number,
                 j: kl.Number,
@@ -158,13 +169,15 @@ def conv_tma(
                 x_map.fetch(right.at(stage * x_size), seen, full, stage)
 
             stage, parity = images * 0, images * 0 + 1
-            for tile in kl.range(kl.cube_position(0), whole, every):
-                first = first_of(tile)
-                for number in kl.range(share):
-                    step = split * share + number
+            for tile in kl.range(kl.cube_position(0), whole * len(windows), every):
+                window, number = window_of(tile)
+                first = first_of(number)
+                for turn in kl.range(window.steps):
+                    step = split * window.steps + turn
                     some, tap = step // window.taps, step % window.taps
                     i, j = tap // window.columns, tap % window.columns
-                    stage, parity = ring.load(stage, parity, nbytes, copy, first, some, i, j)
+                    given = first, window, some, i, j
+                    stage, parity = ring.load(stage, parity, nbytes, copy, *given)
     with kl.role(1, plan.groups, registers=MULTIPLYING[plan.groups]):
         shape = plan.shape
         top = (kl.unit_index() // 128 - 1) * 64
@@ -174,15 +187,29 @@ def conv_tma(
             lefts = kl.SharedMatrix(left.at(stage * w_size), w_at)
             return lambda p: lefts.tile((shape.m, shape.k), (top, p))
 
-        for tile in kl.range(kl.cube_position(0), whole, every):
-            row, *pixel = first_of(tile)
+        for tile in kl.range(kl.cube_position(0), whole * len(windows), every):
+            window, number = window_of(tile)
+            row, *pixel = first_of(number)
             sums = kl.fragment(shape, "c")
-            stage, parity = ring.multiply(sums, shape, share, 1, stage, parity, left_of)
+            stage, parity = ring.multiply(sums, shape, window.steps, 1, stage, parity, left_of)
             start, part = split * part_step, staged.at(top * PITCH)
             own = row + top // plan.writes.phases
-            limits = (channels, images, high, wide)
-            to = (start, c_row, c_image)
+            limits = (channels, images, window.high, wide)
+            to = (start, c_row, c_image, window.top)
             write(sums, part, c, to, (own, *pixel), limits, cells, (epilogue, after), plan)
+
+
+@kl.helper
+def chosen(windows: Sequence[Window[kl.Number]], number: kl.Number) -> Window[kl.Number]:
+    """Return the window with a number."""
+    found = []
+    for field in fields(Window):
+        several = [getattr(window, field.name) for window in windows]
+        value = several[-1]
+        for k in range(len(several) - 1)[::-1]:
+            value = kl.select(number == k, several[k], value)
+        found.append(value)
+    return Window(*found)
 
 
 @kl.helper
@@ -214,7 +241,7 @@ def write(
     sums: kl.Fragment,
     part: kl.Pointer,
     c: kl.Pointer,
-    to: tuple[kl.Number, kl.Number, kl.Number],
+    to: tuple[kl.Number, kl.Number, kl.Number, kl.Number],
     first: Sequence[kl.Number],
     limits: tuple[kl.Number, kl.Number, kl.Number, kl.Number],
     cells: Sequence[kl.Number],
@@ -223,11 +250,11 @@ def write(
 ) -> None:
     """Write a warp group's sums; ``first``: the channel, image, row and column of the tile.
 
-    ``part``: shared memory of the warp group. ``to``: the start of the part in the result, and the
-    strides of channels and images. ``limits``: the numbers of channels, images, rows and columns.
-    ``last``: the epilogue and its memory.
+    ``part``: shared memory of the warp group. ``to``: the start of the part in the result, the
+    strides of channels and images, and the first row of alternating phases. ``limits``: the numbers
+    of channels, images, rows and columns. ``last``: the epilogue and its memory.
     """
-    (start, c_row, c_image), (channels, images, high, wide) = to, limits
+    (start, c_row, c_image, start_row), (channels, images, high, wide) = to, limits
     how, (_, some_rows, some_columns) = plan.writes, plan.box
     below, right = sums.lane_place()
     lane, plane = kl.lane_position(), kl.unit_index() // _LANES % _PLANES
@@ -257,25 +284,60 @@ def write(
                 lead = start + image * c_image + (first[0] + own) * c_row
                 at = lead + (y * wide + x)
                 if how.phases > 1:
-                    at = lead + (y * cells[0] + cells[1] + x * how.phases)
-                turns = (0, rows, _PLANES * together)
-                # Copies of a long epilogue for each turn would exceed the cache of instructions.
-                long = last[0] is not None and last[0].expression.weight > _LONG
-                for row in kl.loop_range(*turns) if long else kl.range(*turns):
+                    at = lead + (y * cells[0] + start_row + x * how.phases)
+                step = _PLANES * together
+                if ends is not None:
+                    pixel = kl.assume_multiple(y * wide + x, how.run)
+                    ended = (at, first[0] + own, pixel)
+                    end_rows(
+                        ends, part, (own * PITCH + far + near, step), ended, c_row, channels, how
+                    )
+                for row in kl.range(0, rows, step) if ends is None else ():
                     value = alternating(part, (own + row) * PITCH + far + near, how)
                     if not how.ragged or (first[0] + own + row < channels):
-                        if ends is not None:
-                            there = kl.assume_multiple(at + row * c_row, value.width)
-                            pixel = kl.assume_multiple(y * wide + x, how.run)
-                            ends.write(there, value, first[0] + own + row, pixel)
-                        elif how.cells is None:
+                        if how.cells is None:
                             if how.cut:
-                                store_cut(c, value, at + row * c_row, x * how.phases, cells[2])
+                                store_cut(c, value, at + row * c_row, x * how.phases, cells[1])
                             else:
                                 c.store(kl.assume_multiple(at + row * c_row, value.width), value)
                         else:
                             there = lead + row * c_row
                             store_cells(c, how.cells, value, there, (y, x), cells)
+
+
+@kl.helper
+def end_rows(
+    ends: Writer,
+    part: kl.Pointer,
+    held: tuple[kl.Number, int],
+    place: tuple[kl.Number, kl.Number, kl.Number],
+    c_row: kl.Number,
+    channels: kl.Number,
+    how: Writes,
+) -> None:
+    """Write what follows the sums of a run of pixels, in every so many channels of a warp group.
+
+    ``held``: the first sum in shared memory, and the distance of channels. ``place``: the element
+    of the first result, its channel and its pixel.
+    """
+    (at, step), (to, first, pixel) = held, place
+    turns = _ROWS // step
+    # Operands of several channels are read together: a branch between them would wait for each.
+    # Copies of a long epilogue for each turn would exceed the cache of instructions.
+    long = ends.by.expression.weight > _LONG
+    some = min(_READ, turns) if long else turns
+    for begin in kl.loop_range(0, turns, some) if long else (0,):
+        found = []
+        for k in kl.range(some):
+            row = (begin + k) * step
+            channel = first + row
+            near = kl.min(channel, channels - 1) if how.ragged else channel
+            value = alternating(part, at + row * PITCH, how)
+            found.append((row, value, ends.operands(near, pixel, value.width)))
+        for row, value, read in found:
+            if not how.ragged or (first + row < channels):
+                there = kl.assume_multiple(to + row * c_row, value.width)
+                ends.store(there, ends.results(value, read))
 
 
 @kl.helper

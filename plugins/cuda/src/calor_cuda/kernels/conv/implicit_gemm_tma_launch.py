@@ -3,8 +3,8 @@
 Requirements: if only one pixel of each stride cell of an input gradient has taps, tiles hold those
 pixels alone. With a stride of two, alternating pixels of a row are in one tile and are written
 together, so memory lines are written whole. A tap that only one phase has is multiplied by zeros
-for the other, which costs less than a separate write of each phase. Phases of other rows have fewer
-taps, so they are launches of their own and share the copies of both operands.
+for the other, which costs less than a separate write of each phase. Phases of other rows are other
+tiles of the launch, those with most taps first, so that larger tiles fill the device.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from calor_cuda.kernels.conv.implicit_gemm_tma_plan import (
     TmaPlan,
     Writes,
     plans_of,
+    plans_of_pieces,
 )
 from calor_cuda.kernels.warpgroup import LINE
 from calor_kernel.contract.info import DeviceInfo
@@ -126,7 +127,7 @@ def tma_works(one: Convolution, request: Request) -> Iterator[Work]:
     problem, info, wanted = one.seen, one.info, request.candidates
     part = _in_cells(problem)
     seen = part.problem if part is not None else problem
-    found = plans_of(seen, problem.size, info, _rows_of(seen))
+    found = _found(seen, problem.size, info)
     several = two_axes(seen)[0].terms * two_axes(seen)[1].terms > 1
     # With several taps, smaller tiles of cubes that share a core finish sooner.
     few = not found or (several and _idle(seen, found[0], info))
@@ -146,12 +147,27 @@ def tma_works(one: Convolution, request: Request) -> Iterator[Work]:
         (phase,) = phases_of(seen, weights)
         tail = one.tail if part is None else None
         steps.launches.append(
-            _launch(phase.problem, form, splits, step, x, weights, target, info, tail)
+            _launch([(phase.problem, 0)], form, splits, step, x, weights, target, info, tail)
         )
         sizes, image = (1, 1, problem.size, step), (problem.leads[2].size, form.plane)
         launch_sum(steps, target, problem.a.dtype, sizes, splits, step, info, tail, image)
         name = f"boxes {_title(plan)}{f' in {splits}' if splits > 1 else ''}"
         yield replace(steps.work(), variant=name, group=int(few or made not in likely))
+
+
+def _found(
+    problem: Correlation, size: int, info: DeviceInfo, windows: Sequence[float] = (1.0,)
+) -> list[Made]:
+    """Return plans, the fastest first; if most cores would be idle, with rows in more pieces.
+
+    ``windows``: the relative steps of the problems in a launch, of which this one has most.
+    """
+    rows = _rows_of(problem)
+    found = plans_of(problem, size, info, rows, windows=windows)
+    if found and not _idle(problem, found[0], info, len(windows)):
+        return found
+    more = [one for n in {64, rows} for one in plans_of_pieces(problem, size, info, n, windows)]
+    return sorted([*found, *more], key=lambda made: made[0])
 
 
 def _rows_of(problem: Correlation) -> int:
@@ -162,9 +178,9 @@ def _title(plan: TmaPlan) -> str:
     return f"{plan.rows}x({'x'.join(map(str, plan.box))}) by {plan.units}"
 
 
-def _idle(problem: Correlation, made: Made, info: DeviceInfo) -> bool:
+def _idle(problem: Correlation, made: Made, info: DeviceInfo, windows: int = 1) -> bool:
     """Return whether most cores have no cube of a plan."""
-    return bool(2 * made[1].tiles(problem) * made[2] < info.cores)
+    return bool(2 * made[1].tiles(problem) * windows * made[2] < info.cores)
 
 
 def _smaller(
@@ -228,22 +244,35 @@ def stride2_works(one: Convolution, request: Request) -> Iterator[Work]:
     assert windows is not None
     # The window with most taps takes longest.
     most = max(windows, key=lambda window: window.terms)
-    found = [m for m in plans_of(most, problem.size, info, _rows_of(most)) if m[2] == 1]
-    few = not found or _idle(most, found[0], info)
+    every = [window.terms / most.terms for window in windows]
+    found = [made for made in _found(most, problem.size, info, every) if made[2] == 1]
+    few = not found or _idle(most, found[0], info, len(windows))
     if few and not request.candidates:
         return
     for _, plan, _ in found[: _TIMED if request.candidates else 1]:
         steps = Steps()
         x = image_of(problem, steps, info)
         weights = weights_of(problem, x.room, plan.depth, steps, info)
-        for row in _rows(phases_of(problem, weights)):
+        seen: list[tuple[_Form, list[tuple[Correlation, int]]]] = []
+        rows = sorted(_rows(phases_of(problem, weights)), key=lambda row: -_taps(row))
+        for row in rows:
             window = _window(row)
             assert window is not None
             form = _form_of_phases(problem, row, window, plan)
+            first = window, (0, *row[0].offsets)[-2] * problem.axes[-1].count
+            if seen and seen[-1][0] == form:
+                seen[-1][1].append(first)
+            else:
+                seen.append((form, [first]))
+        for form, several in seen:
             step = form.part_step(problem.size)
             target = target_of(steps, problem.a.dtype, 0)
-            steps.launches.append(_launch(window, form, 1, step, x, weights, target, info))
+            steps.launches.append(_launch(several, form, 1, step, x, weights, target, info))
         yield replace(steps.work(), variant=f"phases {_title(plan)}", group=int(few))
+
+
+def _taps(row: list[Part]) -> int:
+    return sum(prod(axis.terms for axis in part.problem.axes) for part in row)
 
 
 def _rows(parts: list[Part]) -> list[list[Part]]:
@@ -294,7 +323,7 @@ def _form_of_phases(
         for axis in part.problem.axes[-1:]
     )
     high, wide = (axis.count for axis in two_axes(problem))
-    top, down = (0, *row[0].offsets)[-2], (1, *row[0].steps)[-2]
+    down = (1, *row[0].steps)[-2]
     cut = wide % _TWO != 0
     most = 1 if cut else max(16 // plan.result.itemsize // _TWO, 1)
     run = _together(most, plan.box[2], wide // _TWO)
@@ -306,11 +335,11 @@ def _form_of_phases(
         row_phases=RowPhases(taps, phases),
     )
     unit = 1 if cut else _TWO * run
-    return _Form(made, (down * wide, top * wide, wide), high * wide, unit)
+    return _Form(made, (down * wide, wide), high * wide, unit)
 
 
 def _launch(
-    problem: Correlation,
+    problems: Sequence[tuple[Correlation, int]],
     form: _Form,
     splits: int,
     part_step: int,
@@ -320,16 +349,22 @@ def _launch(
     info: DeviceInfo,
     tail: Tail | None = None,
 ) -> Launch:
-    """Return the launch for copied operands; the weights' strides are those of the copy."""
-    p, plan = problem, form.plan
-    (images, _, outputs), (down, across) = p.leads, two_axes(p)
-    high, wide, taps = down.count, across.count, down.terms * across.terms
-    every, needed = taps, taps
+    """Return the launch for copied operands; the weights' strides are those of the copy.
+
+    ``problems``: those of rows that alternate, each with its first row in the result.
+    """
+    (p, _), *_ = problems
+    plan, several = form.plan, [two_axes(one) for one, _ in problems]
+    (images, _, outputs), (down, across) = p.leads, several[0]
+    high, wide = max(rows.count for rows, _ in several), across.count
+    every, columns = down.terms * across.terms, across.terms
     if plan.row_phases is not None:
         # Taps of the window that a phase has not are multiplied by zeros.
         every = plan.row_phases.taps
-        needed = down.terms * sum(columns for _, _, columns in plan.row_phases.phases)
+        columns = sum(some for _, _, some in plan.row_phases.phases)
+    needed = sum(rows.count * rows.terms for rows, _ in several) * columns
     strides, (image, row, column) = (down.result, across.result), x.strides
+    tiles = max(plan.tiles(one) for one, _ in problems)
 
     def lines(n: int) -> Multiple:
         return Multiple(n, 16 // p.a.dtype.itemsize)
@@ -341,12 +376,12 @@ def _launch(
     return launch(
         conv_tma,
         Grid(
-            (min(plan.tiles(p), max(info.cores // splits, 1)), splits, 1),
+            (min(tiles * len(problems), max(info.cores // splits, 1)), splits, 1),
             (plan.units, 1, 1), info.planes[0], int32, alone=True,
         ),
         Effort(
             f"conv tma {plan.rows}x{plan.columns}",
-            2 * outputs.size * images.size * high * wide * p.depth.size * needed, p.nbytes,
+            2 * outputs.size * images.size * wide * p.depth.size * needed, p.nbytes,
         ),
         w=weights.bound.aligned(16), x=x.bound.aligned(16), c=target,
         w_sizes=(outputs.size, lines(x.room * every)), w_row=lines(weights.row),
@@ -356,12 +391,25 @@ def _launch(
         ),
         x_strides=tuple(map(lines, (image, strides[0] * row, row, strides[1] * column))),
         x_column=lines(column),
-        window=Window(
-            taps, across.terms, p.b.offset // plan.depth, down.b // plan.depth,
-            across.b // plan.depth, down.start, across.start, down.summed, across.summed,
-        ),
+        windows=[
+            _window_of(one, x.room // plan.depth, splits, units(top), plan.depth)
+            for one, top in problems
+        ],
         pixels=(high, wide), c_row=units(form.plane), c_image=units(outputs.size * form.plane),
-        share=x.room * taps // (plan.depth * splits), part_step=units(part_step),
+        part_step=units(part_step),
         cells=[*form.cells[:1], *map(units, form.cells[1:])], plan=plan, strides=strides,
         **following,
     )  # fmt: skip
+
+
+def _window_of(
+    problem: Correlation, blocks: int, splits: int, top: int | Multiple, depth: int
+) -> Window[int | Multiple]:
+    """Return a window for the kernel; ``blocks``: of ``depth`` channels, of each tap."""
+    down, across = two_axes(problem)
+    taps = down.terms * across.terms
+    return Window(
+        *(blocks * taps // splits, down.count, top, taps, across.terms),
+        *(problem.b.offset // depth, down.b // depth, across.b // depth),
+        *(down.start, across.start, down.summed, across.summed),
+    )

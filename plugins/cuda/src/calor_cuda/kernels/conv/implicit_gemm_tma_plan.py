@@ -6,7 +6,7 @@ outside. A model of steps and idle cores chooses the fastest box.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from calor.dtypes import DType, float32
@@ -21,6 +21,8 @@ from calor_kernel.library.conv.problem import Correlation
 # together in different banks.
 PITCH = 72
 _COLUMNS, _STAGES = 256, 6
+# Minimum of pixels of a piece of a row that is cut further than needed.
+_PIECE = 48
 # Numbers of parts of a sum, and more that are timed if cores are idle; minimum of steps of a part.
 SPLITS, _MORE_SPLITS, SHARE = (1, 2, 3, 4, 6, 8, 9), (12, 16, 18, 24), 8
 # Positions in tensors and results are 32-bit numbers.
@@ -151,18 +153,26 @@ Made = tuple[float, TmaPlan, int]
 
 
 def plans_of(
-    problem: Correlation, size: int, info: DeviceInfo, rows: int, share: int = SHARE
+    problem: Correlation,
+    size: int,
+    info: DeviceInfo,
+    rows: int,
+    share: int = SHARE,
+    pieces: int = 0,
+    windows: Sequence[float] = (1.0,),
 ) -> list[Made]:
     """Return plans with ``rows``, the fastest first; ``size``: of the result.
 
     ``share``: minimum of steps of a part. With a small one, tiles of few pixels are among them.
+    ``pieces``: into how many a row of pixels is cut; as few as possible, if it is 0. ``windows``:
+    the steps of each of the problems in a launch, relative to this one, which has most.
     """
     found: list[Made] = []
     down, across = two_axes(problem)
     dtype = problem.a.dtype
     steps = problem.depth.size * dtype.itemsize // LINE * down.terms * across.terms
-    pieces = -(-across.count // _COLUMNS)
-    least = _COLUMNS // (4 if share == SHARE else 8)
+    least = _COLUMNS // (4 if share == SHARE and not pieces else 8)
+    pieces = pieces or -(-across.count // _COLUMNS)
     wide = -(-across.count // pieces)
     wide += wide % 2 if pieces > 1 else 0
     images = problem.leads[0].size
@@ -172,12 +182,33 @@ def plans_of(
         for some in range(1, min(_COLUMNS // (high * wide), most) + 1 if whole else 2):
             plan = TmaPlan(dtype, dtype, rows, (some, high, wide), 2)
             if plan.units <= info.max_units and (plan.columns >= least or whole):
-                found += _divided(plan, plan.tiles(problem), steps, size, share, info)
+                found += _divided(plan, plan.tiles(problem), windows, steps, size, share, info)
+    return sorted(found, key=lambda made: made[0])
+
+
+def plans_of_pieces(
+    problem: Correlation, size: int, info: DeviceInfo, rows: int, windows: Sequence[float]
+) -> list[Made]:
+    """Return plans for rows of pixels in more pieces than needed, the fastest first.
+
+    Long rows in few pieces may be fewer tiles than the device has cores.
+    """
+    across = two_axes(problem)[1]
+    most = min(across.count // _PIECE, info.cores)
+    counts = range(-(-across.count // _COLUMNS) + 1, most + 1)
+    given = problem, size, info, rows
+    found = (one for n in counts for one in plans_of(*given, pieces=n, windows=windows))
     return sorted(found, key=lambda made: made[0])
 
 
 def _divided(
-    plan: TmaPlan, tiles: int, steps: int, size: int, share: int, info: DeviceInfo
+    plan: TmaPlan,
+    tiles: int,
+    windows: Sequence[float],
+    steps: int,
+    size: int,
+    share: int,
+    info: DeviceInfo,
 ) -> Iterator[Made]:
     """Yield a plan with each possible number of parts of its steps."""
     computed = plan.rows * plan.columns / _COMPUTED[plan.groups]
@@ -190,8 +221,10 @@ def _divided(
         if splits * size >= MOST:
             continue
         stages = 2 + room // (LINE * (plan.rows + plan.columns))
-        rounds = -(-tiles * splits // info.cores)
-        cycles = rounds * (-(-steps // splits) * step + _TILE)
+        rounds = -(-tiles * len(windows) * splits // info.cores)
+        # In several rounds a core has tiles of all windows.
+        some = -(-steps // splits) * (sum(windows) / len(windows) if rounds > 1 else 1)
+        cycles = rounds * (some * step + _TILE)
         if splits > 1:
             cycles += _TILE + 8 * splits * size / (info.cores * _MOVED)
         yield float(cycles), replace(made, stages=min(stages, _STAGES)), splits
