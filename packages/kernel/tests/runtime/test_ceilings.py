@@ -1,7 +1,11 @@
 """What a device does at most is measured once, and kept."""
 
+from dataclasses import replace
+
 import pytest
 
+import calor
+from calor.backends.device import device_of
 from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.contract.cost import Ceilings
 from calor_kernel.device.storage import Lines
@@ -24,7 +28,21 @@ def test_measured(info, monkeypatch):
     assert found.bandwidth > 0
     assert found.flops > 0
     assert ceilings.measured(backend.engine(0), lines) == found
-    assert lines.get("peak rates") == [found.bandwidth, found.flops, found.launch]
+    assert lines.get("peak rates") == [found.bandwidth, found.flops, found.launch, found.timed]
+    assert 0 < found.timed < 1
+
+
+def test_what_a_launch_takes_at_least_is_part_of_a_profile():
+    info = replace(ONE_UNIT, native={"ceilings": Ceilings(1e9, 1e9, timed=0.5)})
+    device = device_of(KernelBackend("timed", lambda index: LanesDevice(info, checks=False)), 0)
+    with calor.device(device):
+        x = calor.ones(250)
+        calor.eval(x)
+        with calor.profile(device) as p:
+            calor.eval(x + 1)
+    (event,) = p.events
+    assert event.nbytes > 0
+    assert event.least == pytest.approx(0.5 + event.nbytes / 1e9, rel=1e-9)
 
 
 def test_roofline():

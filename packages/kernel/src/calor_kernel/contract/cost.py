@@ -27,12 +27,14 @@ _BANDWIDTH, _FLOPS, _LAUNCH = 2e10, 5e10, 1e-6
 class Ceilings:
     """A device's peak rates: bytes and operations per second, and the start of a launch.
 
-    A device with known rates has its own as ``info.native["ceilings"]``.
+    ``timed``: the seconds that a device tells of a launch that does next to nothing. A device with
+    known rates has its own ceilings as ``info.native["ceilings"]``.
     """
 
     bandwidth: float
     flops: float
     launch: float = _LAUNCH
+    timed: float = 0.0
 
     def seconds(self, nbytes: int, flops: int, launches: int = 1) -> float:
         """Return the minimum time of work; symbolic sizes use their hints."""

@@ -56,10 +56,11 @@ def measured(engine: Engine, lines: Lines) -> Ceilings:
         return Ceilings(*stored)
     width, units = max(info.vector_bytes // 4, 1), min(info.max_units, 256)
     try:
-        found = Ceilings(_bandwidth(engine), _flops(engine, width, units))
+        bandwidth, start = _copied(engine)
+        found = Ceilings(bandwidth, _flops(engine, width, units), timed=start)
     except CalorError:
         return ceilings_of(info)  # A device that cannot run these is estimated.
-    lines.put(_KEY, [found.bandwidth, found.flops, found.launch])
+    lines.put(_KEY, [found.bandwidth, found.flops, found.launch, found.timed])
     return found
 
 
@@ -85,12 +86,13 @@ def _best(engine: Engine, launched: Launch, *room: int) -> float:
             memory.free(handle)
 
 
-def _bandwidth(engine: Engine) -> float:
+def _copied(engine: Engine) -> tuple[float, float]:
+    """Return the bytes per second of a large copy, and the seconds of one of next to nothing."""
     info = engine.device.info
     most = _BYTES if engine.host_memory else _APART_BYTES
     nbytes = min(most, info.max_buffer_bytes // info.align * info.align)
     moving, start = (_copying(engine, n) for n in (nbytes, info.align))
-    return 2 * nbytes / max(moving - start, 0.1 * moving)
+    return 2 * nbytes / max(moving - start, 0.1 * moving), start
 
 
 def _copying(engine: Engine, nbytes: int) -> float:

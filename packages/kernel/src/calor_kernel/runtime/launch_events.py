@@ -31,7 +31,7 @@ def profiling(engine: Engine, listener: Listener) -> Iterator[None]:
             parts = () if task is None else task.members or (task,)
             results = tuple(str(known) for part in parts for known in part.results)
             work = launch.nbytes, launch.flops, launch.cubes
-            least = ceilings.seconds(launch.nbytes, launch.flops, 0)
+            least = ceilings.timed + ceilings.seconds(launch.nbytes, launch.flops, 0)
             event = Event(launched.op, blueprint, start, took, *work, covers, results, least)
             events.append(event)
             start += took
