@@ -5,7 +5,8 @@ notes each question that the function, the rules of ops or a pass ask of a size,
 graph is that of all sizes for which the guards hold. Where a guard fails, another trace is made;
 where no trace is possible, or too few calls use one, the function is traced at each size, as
 `reason` says. The first call is traced plainly, because most functions are called at one size; the
-second shows which sizes differ.
+second shows which sizes differ. Where these are declared, the first call is traced with symbolic
+sizes.
 """
 
 from __future__ import annotations
@@ -74,9 +75,14 @@ class Family:
 
 
 class Families:
-    """The families of one structure of arguments: the same ranks, dtypes and static values."""
+    """The families of one structure of arguments: the same ranks, dtypes and static values.
 
-    def __init__(self) -> None:
+    ``declared``: for each size of the tensors, in order, its name if it may vary, else None; sizes
+    of one name are equal. Left out, the calls show which sizes differ.
+    """
+
+    def __init__(self, declared: Sequence[Any] = ()) -> None:
+        self.declared = declared
         self.reason: str | None = None
         self.made = 0
         self._seen: list[tuple[int, ...]] = []
@@ -108,24 +114,19 @@ class Families:
         """
         if self.reason is not None or arguments.numbers or arguments.objects or jitted.roots:
             return None
-        specs = [t._value.spec for t in arguments.tensors]
-        modes = local.grad_enabled, local.precision, local.floating, local.autocast
-        kinds = (device, modes, [(s.ndim, s.dtype, s.weak) for s in specs])
-        sizes = tuple([n for s in specs for n in s.shape])
+        specs, kinds, sizes = _asked(arguments.tensors, device)
         if any(t._record is not None for t in arguments.tensors):
             return None
         if self._kinds != kinds:
             self._kinds, self._seen, self._families = kinds, [sizes], []
-            self._varying = set()
-            return None
-        found = self._find(sizes, specs)
-        if found is not None:
-            return found
-        last = self._seen[-1]
-        self._varying.update(
-            p for p, (a, b) in enumerate(zip(last, sizes, strict=True)) if a != b and min(a, b) > 1
-        )
-        self._seen = [*self._seen[1 - _SEEN :], sizes]
+            self._varying = {*self._names(sizes)}
+        else:
+            found = self._find(sizes, specs)
+            if found is not None:
+                return found
+            last = enumerate(zip(self._seen[-1], sizes, strict=True))
+            self._varying.update(p for p, (a, b) in last if a != b and min(a, b) > 1)
+            self._seen = [*self._seen[1 - _SEEN :], sizes]
         varying = {p for p in self._varying if sizes[p] > 1}
         if not varying:
             return None
@@ -139,7 +140,33 @@ class Families:
             return None
         self.made += 1
         self._families = [family, *self._families[: _FAMILIES - 1]]
-        return family.at(sizes, specs)
+        found = family.at(sizes, specs)
+        # Most functions are called at one size, which a program of its own serves best.
+        return family.program if len(self._seen) == 1 else found
+
+    def known(self, tensors: Sequence[Any]) -> Program | None:
+        """Return a program of a known trace for tensors that are all that a call gives.
+
+        Parameters
+        ----------
+        tensors : sequence of Tensor
+            The tensors.
+
+        Returns
+        -------
+        Program or None
+            The program; None if the function may have to be traced.
+        """
+        if not self._families or any(t._record is not None for t in tensors):
+            return None
+        specs, kinds, sizes = _asked(tensors, tensors[0]._value.device)
+        return self._find(sizes, specs) if kinds == self._kinds else None
+
+    def _names(self, sizes: tuple[int, ...]) -> dict[int, Any]:
+        """Return the declared names of sizes, by their places."""
+        if len(self.declared) != len(sizes):
+            return {}
+        return {p: name for p, name in enumerate(self.declared) if name is not None}
 
     def _find(self, sizes: tuple[int, ...], specs: Sequence[Spec]) -> Program | None:
         for place, family in enumerate(self._families):
@@ -161,7 +188,7 @@ class Families:
         varying: set[int],
     ) -> Family | None:
         """Return the family of a trace with symbolic sizes, None if none can be made."""
-        match = Match(self._seen, varying)
+        match = Match(self._seen, varying, self._names(self._seen[-1]))
         trace = Trace([values[-1] for values in match.values])
         # The tables of specs and recipes keep sizes beyond the trace, so their hashes stay.
         trace.tabled = True
@@ -191,3 +218,11 @@ class Families:
         fixed = sum(f"a{k}=={trace.atoms[k].hint}" in trace.guards for k in range(symbols))
         if fixed == symbols:
             raise TypeError("a result depends on each size as a number")
+
+
+def _asked(tensors: Sequence[Any], device: Device) -> tuple[list[Spec], Any, tuple[int, ...]]:
+    """Return the specs of a call's tensors, what a trace depends on beside sizes, and the sizes."""
+    specs = [t._value.spec for t in tensors]
+    modes = local.grad_enabled, local.precision, local.floating, local.autocast
+    kinds = (device, modes, [(s.ndim, s.dtype, s.weak) for s in specs])
+    return specs, kinds, tuple([n for s in specs for n in s.shape])
