@@ -260,14 +260,12 @@ class Plans:
                     left = iter(made)
                     return [_rebuilt(value, left) for value in shared.layout]
                 # A setting changed.
-                others[:] = self._program(names, inputs, shared)
-            found: list[Any] = others[0](tensors)
-            return found
+                others.extend(self._program(names, inputs, shared))
+            return others[0](tensors)  # type: ignore[no-any-return]
 
         def hosted() -> HostCall | None:
             if others:
-                found: HostCall | None = others[1]()
-                return found
+                return others[1]()  # type: ignore[no-any-return]
             plain = all(isinstance(value, _Hole) and value.plain for value in shared.layout)
             return host_call_of(known) if plain else None
 

@@ -69,6 +69,16 @@ class Windows:
         used = (self.counts[axis] - 1) * self.stride[axis] + self._reach(axis)
         return before, max(used - self.sizes[axis] - before, before)
 
+    @property
+    def whole(self) -> bool:
+        """Whether all windows are within x, without padding."""
+        ends = zip(self.counts, self.stride, self.sizes, strict=True)
+        within = all(
+            (count - 1) * step + self._reach(axis) <= size
+            for axis, (count, step, size) in enumerate(ends)
+        )
+        return within and not any(map(any, self.pairs))
+
     def sums(self, x: Tensor) -> Tensor:
         """Return the sums of the windows of x.
 
