@@ -164,7 +164,7 @@ class Size:
 
     def __pow__(self, other: Any) -> Any:
         if not isinstance(other, Integral) or other < 0:
-            return float(self) ** other if isinstance(other, _REAL) else NotImplemented
+            return float(self) ** float(other) if isinstance(other, _REAL) else NotImplemented
         made: Any = 1
         for _ in range(index(other)):
             made = made * self

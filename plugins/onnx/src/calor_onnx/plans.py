@@ -159,8 +159,8 @@ class Plans:
             if found is None:
                 self._note_variety(names, inputs)
                 shared = self._shared_by(names, inputs)
-                made = self._known_program(names, inputs, shared, tensors)
-                found = self._compiled[key] = _Compiled(*made)
+                program, hosted = self._known_program(names, inputs, shared, tensors)
+                found = self._compiled[key] = _Compiled(program, hosted)
                 while len(self._compiled) > self.limit:
                     self._compiled.popitem(last=False)
             else:

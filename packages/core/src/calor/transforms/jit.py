@@ -133,7 +133,7 @@ class Jitted:
         families = self._families(arguments, device, args, kwargs)
         if families is not None:
             before = families.made
-            others = [p for p in self.programs if p.arguments.unpack(args, kwargs) is not None]
+            others = [p for p in self.programs if p.arguments.unpack(args, {**kwargs}) is not None]
             found = families.program(self, arguments, device, again, others)
             if found is not None:
                 return found, arguments, families.made != before

@@ -47,7 +47,8 @@ class Windows:
             )
         self.sizes = x.shape[-rank:]
         self.counts = tuple(self._count(i, ceil_mode, what) for i in range(rank))
-        self.pairs = tuple(self._pair(i) for i in range(rank))
+        pairs = map(self._pair, range(rank)) if ceil_mode else ((p, p) for p in self.padding)
+        self.pairs = tuple(pairs)
 
     def _reach(self, axis: int) -> int:
         return self.dilation[axis] * (self.kernel[axis] - 1) + 1
@@ -60,7 +61,9 @@ class Windows:
                 f"{what}: a window of {self._reach(axis)} does not fit an axis of {size} with "
                 f"padding {before}"
             )
-        count = (-(-span // step) if ceil_mode else span // step) + 1
+        if not ceil_mode:
+            return span // step + 1
+        count = -(-span // step) + 1
         # A window that would begin in the right padding does not count.
         return count - 1 if (count - 1) * step >= size + before else count
 
