@@ -4,6 +4,7 @@ import numpy as np
 import onnx
 import pytest
 
+import calor
 import calor_onnx
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]>'
@@ -148,4 +149,58 @@ def test_a_model_of_rows_runs_at_all_lengths():
             np.testing.assert_allclose(found.numpy(), expected.numpy(), atol=2e-6)
     (families,) = model._plans.shared
     assert families.reason is None
+    # A single step is a trace of its own.
+    assert families.made == 2
+
+
+def images(node, *more):
+    """Return a model of images of any height and width."""
+    rng = np.random.default_rng(1)
+    weights = {
+        "w": rng.standard_normal((24, 8, 3, 3)).astype(np.float32),
+        "d": rng.standard_normal((24, 1, 5, 5)).astype(np.float32),
+    }
+    graph = onnx.helper.make_graph(
+        [node, *more], "g",
+        [onnx.helper.make_tensor_value_info("x", 1, [1, 8, "H", "W"])],
+        [onnx.helper.make_tensor_value_info("y", 1, None)],
+        [onnx.numpy_helper.from_array(value, name) for name, value in weights.items()],
+    )  # fmt: skip
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)])
+
+
+make = onnx.helper.make_node
+IMAGES = {
+    "convolution": [make("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1], strides=[1, 2])],
+    "depthwise": [
+        make("Conv", ["x", "w"], ["a"]),
+        make("Conv", ["a", "d"], ["y"], pads=[2, 2, 2, 2], group=24),
+    ],
+    "pooling": [make("MaxPool", ["x"], ["y"], kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)],
+    "means": [
+        make("Conv", ["x", "w"], ["a"]),
+        make("GlobalAveragePool", ["a"], ["b"]),
+        make("Mul", ["a", "b"], ["y"]),
+    ],
+    "rows": [make("Conv", ["x", "w"], ["a"]), make("Softmax", ["a"], ["y"], axis=-1)],
+}
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_images_of_new_widths_are_neither_traced_nor_planned(name):
+    proto = images(*IMAGES[name])
+    model = calor_onnx.load(proto, device="cpu")
+    plain = calor_onnx.load(proto, device="numpy")
+    rng = np.random.default_rng(2)
+    with calor.device("cpu") as device:
+        replanning = device.backend.engine(device.index).replanning
+    made = []
+    # Odd and even, multiples of vectors and others.
+    for width in (76, 75, 91, 96, 83, 128, 97):
+        x = rng.standard_normal((1, 8, 20, width)).astype(np.float32)
+        np.testing.assert_allclose(model(x).numpy(), plain(x).numpy(), rtol=2e-5, atol=2e-5)
+        made.append(replanning.made)
+    (families,) = model._plans.shared
+    assert families.reason is None
     assert families.made == 1
+    assert made[0] == made[-1]

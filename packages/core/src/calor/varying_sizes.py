@@ -6,9 +6,10 @@ others is derived from them, with a guard, so few symbols remain.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import combinations_with_replacement
 from operator import itemgetter
+from types import MappingProxyType
 from typing import Any
 
 from calor.sizes import Trace
@@ -29,17 +30,23 @@ def getter(places: Sequence[int]) -> Getter:
 class Match:
     """The varying sizes of a structure, grouped by equality.
 
-    ``symbols``: for each independent size, one index of it.
+    ``symbols``: for each independent size, one index of it. ``names``: what sizes are called by
+    whoever declared them; those of different names are independent although they were equal.
     """
 
-    def __init__(self, seen: Sequence[tuple[int, ...]], varying: Collection[int]) -> None:
+    def __init__(
+        self,
+        seen: Sequence[tuple[int, ...]],
+        varying: Collection[int],
+        names: Mapping[int, Any] = MappingProxyType({}),
+    ) -> None:
         numbers = seen[-1]
-        groups: dict[tuple[int, ...], int] = {}
+        groups: dict[tuple[Any, tuple[int, ...]], int] = {}
         self.group: dict[int, int] = {}
         for place in sorted(varying):
             values = tuple(one[place] for one in seen)
-            self.group[place] = groups.setdefault(values, len(groups))
-        self.values = list(groups)
+            self.group[place] = groups.setdefault((names.get(place), values), len(groups))
+        self.values = [values for _, values in groups]
         firsts = [next(p for p, g in self.group.items() if g == k) for k in range(len(groups))]
         fixed = [p for p in range(len(numbers)) if p not in self.group]
         others = [p for p in self.group if p not in firsts]
@@ -74,7 +81,12 @@ class Match:
 
 
 def _related(values: tuple[int, ...], known: Sequence[tuple[tuple[int, ...], Any]]) -> Any:
-    """Return a size in terms of others, from their past values; None if nothing fits."""
+    """Return a size in terms of others, from their past values; None if nothing fits.
+
+    One value tells nothing.
+    """
+    if len(values) < 2:
+        return None
     pairs = combinations_with_replacement(known, 2)
     products = [(tuple(map(int.__mul__, a, b)), x * y) for (a, x), (b, y) in pairs]
     for others, size in (*known, *products):

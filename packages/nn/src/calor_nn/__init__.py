@@ -45,6 +45,7 @@ from calor_nn.conv import (
 )
 from calor_nn.dropout import Dropout, Dropout1d, Dropout2d, Dropout3d
 from calor_nn.embedding import Embedding, EmbeddingBag
+from calor_nn.fractional_pool import FractionalMaxPool2d, FractionalMaxPool3d
 from calor_nn.linear import Bilinear, Flatten, Identity, Linear, Unflatten
 from calor_nn.loading import LoadError, LoadReport
 from calor_nn.losses import (
@@ -74,6 +75,7 @@ from calor_nn.losses import (
 )
 from calor_nn.module import Module, Parameter
 from calor_nn.norm import GroupNorm, LayerNorm, RMSNorm
+from calor_nn.padding import Pad
 from calor_nn.pool import (
     AdaptiveAvgPool1d,
     AdaptiveAvgPool2d,
@@ -86,6 +88,7 @@ from calor_nn.pool import (
     AvgPool3d,
     LPPool1d,
     LPPool2d,
+    LPPool3d,
     MaxPool1d,
     MaxPool2d,
     MaxPool3d,
@@ -121,6 +124,7 @@ from calor_nn.transformer import (
     TransformerEncoder,
     TransformerEncoderLayer,
 )
+from calor_nn.unpool import MaxUnpool1d, MaxUnpool2d, MaxUnpool3d
 from calor_nn.weights import from_torch_state_dict, load_weights, save_weights
 
 __all__ = [
@@ -168,6 +172,8 @@ __all__ = [
     "FeatureAlphaDropout",
     "Flatten",
     "Fold",
+    "FractionalMaxPool2d",
+    "FractionalMaxPool3d",
     "GRUCell",
     "GaussianNLLLoss",
     "GroupNorm",
@@ -186,6 +192,7 @@ __all__ = [
     "L1Loss",
     "LPPool1d",
     "LPPool2d",
+    "LPPool3d",
     "LSTMCell",
     "LayerNorm",
     "LeakyReLU",
@@ -200,6 +207,9 @@ __all__ = [
     "MaxPool1d",
     "MaxPool2d",
     "MaxPool3d",
+    "MaxUnpool1d",
+    "MaxUnpool2d",
+    "MaxUnpool3d",
     "Mish",
     "Module",
     "ModuleDict",
@@ -210,6 +220,7 @@ __all__ = [
     "MultiMarginLoss",
     "NLLLoss",
     "PReLU",
+    "Pad",
     "PairwiseDistance",
     "Parameter",
     "PixelShuffle",

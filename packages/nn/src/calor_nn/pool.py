@@ -370,7 +370,7 @@ class _LPPool(Module):
         ArgumentError
             If a size or stride is below 1, or `norm_type` is not above 0.
         """
-        function = (functional.lp_pool1d, functional.lp_pool2d)[self.rank - 1]
+        function = (functional.lp_pool1d, functional.lp_pool2d, functional.lp_pool3d)[self.rank - 1]
         return function(x, self.norm_type, self.kernel_size, self.stride, self.ceil_mode)
 
     def extra_repr(self) -> str:
@@ -428,6 +428,32 @@ class LPPool2d(_LPPool):
     """
 
     rank = 2
+
+
+class LPPool3d(_LPPool):
+    """The p-norm of each window of (N, C, D, H, W); see :func:`functional.lp_pool3d`.
+
+    Parameters
+    ----------
+    norm_type : float
+        The exponent p; above 0.
+    kernel_size : int or sequence of int
+        The window's size along each axis, in elements.
+    stride : int or sequence of int, optional
+        Distance of neighbouring windows; the window's size if left out.
+    ceil_mode : bool
+        Round the number of windows up: the last window may end beyond the right padding, but begins
+        in `x` or in its left padding.
+
+    Examples
+    --------
+    >>> import calor
+    >>> from calor import nn
+    >>> nn.LPPool3d(2.0, 2)(calor.ones((1, 1, 2, 6, 4))).shape
+    (1, 1, 1, 3, 2)
+    """
+
+    rank = 3
 
 
 class _Adaptive(Module):

@@ -21,7 +21,8 @@ from calor import Tensor
 from calor.errors import TraceError
 from calor.sizes import Size
 from calor.transforms.families import Families
-from calor.transforms.hosted import HostCall, host_call
+from calor.transforms.hosted import HostCall, host_call, host_call_of
+from calor.transforms.program import MISS
 from calor_onnx.constants import Constant
 from calor_onnx.cutting import cut
 from calor_onnx.errors import DataDependentError
@@ -51,8 +52,8 @@ class _Compiled:
 class _Shared:
     """What graphs share that differ in sizes: their traces, and where outputs are."""
 
-    def __init__(self) -> None:
-        self.families = Families()
+    def __init__(self, declared: Sequence[Any]) -> None:
+        self.families = Families(declared)
         self.layout: list[Any] = []
 
 
@@ -158,7 +159,8 @@ class Plans:
             if found is None:
                 self._note_variety(names, inputs)
                 shared = self._shared_by(names, inputs)
-                found = self._compiled[key] = _Compiled(*self._program(names, inputs, shared))
+                program, hosted = self._known_program(names, inputs, shared, tensors)
+                found = self._compiled[key] = _Compiled(program, hosted)
                 while len(self._compiled) > self.limit:
                     self._compiled.popitem(last=False)
             else:
@@ -205,17 +207,69 @@ class Plans:
     def _shared_by(self, names: list[str], inputs: list[Any]) -> _Shared:
         """Return what graphs for values that differ in sizes only share."""
         key = (tuple(names), *map(_kind, inputs))
-        found = self._shared.setdefault(key, _Shared())
+        found = self._shared.get(key)
+        if found is None:
+            # Few calls have the same host inputs, so they show first which sizes differ.
+            declared = () if self.host_inputs else self._declared(names, inputs)
+            found = self._shared[key] = _Shared(declared)
         self._shared.move_to_end(key)
         while len(self._shared) > _KINDS:
             self._shared.popitem(last=False)
         return found
+
+    def _declared(self, names: list[str], inputs: list[Any]) -> list[Any]:
+        """Return the names of the sizes that the graph leaves open; nothing if it tells too little.
+
+        An axis without a name has one of its own.
+        """
+        known = {info.name: info for info in self.graph.inputs}
+        made: list[Any] = []
+        for name, value in zip(names, inputs, strict=True):
+            if not isinstance(value, Tensor | Narrow):
+                continue
+            shape = known[name].shape
+            if shape is None or len(shape) != len(value.shape):
+                return []
+            made += [
+                (size or (name, axis)) if not isinstance(size, int) or size < 0 else None
+                for axis, size in enumerate(shape)
+            ]
+        return made
 
     @property
     def shared(self) -> list[Families]:
         """The traces that programs of several sizes share."""
         head = [] if self.head is None else self.head.shared
         return [*(one.families for one in self._shared.values()), *head]
+
+    def _known_program(
+        self, names: list[str], inputs: list[Any], shared: _Shared, tensors: list[Tensor]
+    ) -> tuple[Callable[..., list[Any]], Callable[[], HostCall | None]]:
+        """Return the program of a known trace, or one that traces the graph."""
+        known = shared.families.known(tensors) if tensors and shared.layout else None
+        if known is None:
+            return self._program(names, inputs, shared)
+        inputs = [_emptied(value) for value in inputs]
+        others: list[Any] = []
+
+        def program(tensors: list[Tensor]) -> list[Any]:
+            if not others:
+                with calor.device(self.device):
+                    made = known.run([*tensors], [], [])
+                if made is not MISS:
+                    left = iter(made)
+                    return [_rebuilt(value, left) for value in shared.layout]
+                # A setting changed.
+                others.extend(self._program(names, inputs, shared))
+            return others[0](tensors)  # type: ignore[no-any-return]
+
+        def hosted() -> HostCall | None:
+            if others:
+                return others[1]()  # type: ignore[no-any-return]
+            plain = all(isinstance(value, _Hole) and value.plain for value in shared.layout)
+            return host_call_of(known) if plain else None
+
+        return program, hosted
 
     def _program(
         self, names: list[str], inputs: list[Any], shared: _Shared

@@ -38,12 +38,14 @@ class Windows:
         return tuple(d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilations, strict=True))
 
     def fitted(self) -> Pads:
-        """Return the padding with which exactly ``counts`` windows fit."""
+        """Return padding with which exactly ``counts`` windows fit: the declared one if it does."""
         made = []
-        for n, s, r, (low, _), count in zip(
+        for n, s, r, (low, high), count in zip(
             self.sizes, self.strides, self.reach, self.pads, self.counts, strict=True
         ):
-            made.append((low, max((count - 1) * s + r - n - low, 0)))
+            if (n + low + high - r) // s + 1 != count:
+                high = max((count - 1) * s + r - n - low, 0)
+            made.append((low, high))
         return tuple(made)
 
     def reduce(self, x: Any, kind: str) -> Any:

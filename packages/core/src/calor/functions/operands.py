@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from calor import dtypes
+from calor.device_selection import on_device
 from calor.errors import DTypeError
 from calor.functions.arguments import NUMBERS, common_dtype, python_number
 from calor.functions.creation import asarray
@@ -18,8 +19,10 @@ from calor.local import local
 from calor.ops import elementwise as e
 from calor.ops.base import Op
 from calor.ops.movement import expand
+from calor.ops.sources import sized_number
 from calor.recording.recipes import common_dtype as computing_dtype
 from calor.recording.record import binary, binary_number, elementwise, number_on, unary, weak_spec
+from calor.sizes import hint_of, is_size
 from calor.tensor.tensor import Tensor
 from calor.tensor.values import Handle
 
@@ -182,10 +185,21 @@ def mixed(row: Op, x: Any, other: Any, reverse: bool) -> Any:
             float if isinstance(other, float) else int if isinstance(other, int) else complex
         )
         return binary_number(row, x, kind(plain), reverse)
-    made = from_host(other, x)
+    made = sized(row, other, x) if is_size(other) else from_host(other, x)
     if made is None:
         return NotImplemented
     return binary(row, made, x) if reverse else binary(row, x, made)
+
+
+def sized(row: Op, size: Any, x: Any) -> Any:
+    """Return a symbolic size as an operand in the dtype in which an op computes with x."""
+    dtype = computing_dtype(row, [x._value.spec, weak_spec(hint_of(size))])
+    if dtype.is_integer:
+        known = np.iinfo(dtype.numpy)
+        if not known.min <= size <= known.max:
+            raise OverflowError(f"{row.name}: a size of {hint_of(size)} does not fit {dtype.name}")
+    with on_device(x.device):
+        return sized_number(size, dtype)
 
 
 def from_host(other: Any, x: Any) -> Any:

@@ -21,6 +21,7 @@ from calor.functions.manipulation import reshape
 from calor.functions.operands import as_tensor, pair, select, stretched
 from calor.ops import elementwise as e
 from calor.ops.sources import iota
+from calor.sizes import is_size
 from calor.tensor.tensor import Operand, Tensor
 from calor.tensor.values import Handle
 
@@ -102,9 +103,13 @@ def arange(
     if not by:
         raise ArgumentError("arange: the step is 0, so the range never ends")
     for value in (first, last, by):
-        if not isinstance(value, int | float):
+        if not (isinstance(value, int | float) or is_size(value)):
             raise DTypeError(f"arange: {value!r} is not a real number")
-    if all(isinstance(v, int) for v in (first, last, by)):
+    fractions = any(isinstance(v, float) for v in (first, last, by))
+    if not fractions and any(map(is_size, (first, last))):
+        span = last - first if by > 0 else first - last
+        length, known = (-(-span // abs(by)) if span > 0 else 0), dtypes.DEFAULT_INT
+    elif not fractions:
         length, known = len(range(first, last, by)), dtypes.DEFAULT_INT
     else:
         steps = (last - first) / by

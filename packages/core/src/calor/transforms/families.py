@@ -5,7 +5,8 @@ notes each question that the function, the rules of ops or a pass ask of a size,
 graph is that of all sizes for which the guards hold. Where a guard fails, another trace is made;
 where no trace is possible, or too few calls use one, the function is traced at each size, as
 `reason` says. The first call is traced plainly, because most functions are called at one size; the
-second shows which sizes differ.
+second shows which sizes differ. Where these are declared, the first call is traced with symbolic
+sizes.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from calor.errors import CalorError
 from calor.graph.graph import Graph
 from calor.graph.open_graph import OpenGraph
 from calor.local import local
-from calor.sizes import TooManyGuards, Trace
+from calor.sizes import Size, TooManyGuards, Trace
 from calor.specs import Spec, spec
 from calor.transforms.arguments import Arguments
 from calor.transforms.program import JittedFunction, Program, Resized
+from calor.transforms.simplify import simplify
 from calor.transforms.traced import Traced
 from calor.transforms.traced import traced as trace_function
 from calor.varying_sizes import Match
@@ -61,11 +63,14 @@ class Family:
         executable = None if self.direct is None else self.direct.at(symbols)
         if executable is not None:
             outputs = self.graph.output_specs(symbols)
-            return Resized(self.program, specs, outputs, executable, partial(self._graph, symbols))
-        graph = self._graph(symbols)
+            return Resized(
+                self.program, specs, outputs, executable, partial(self.graph_at, symbols)
+            )
+        graph = self.graph_at(symbols)
         return None if graph is None else self.program.resized(specs, graph)
 
-    def _graph(self, symbols: Sequence[int]) -> Graph | None:
+    def graph_at(self, symbols: Sequence[int]) -> Graph | None:
+        """Return the graph for some sizes, None if a guard fails."""
         try:
             numbers = self.graph.numbers(*symbols)
         except (ArithmeticError, ValueError):
@@ -74,9 +79,20 @@ class Family:
 
 
 class Families:
-    """The families of one structure of arguments: the same ranks, dtypes and static values."""
+    """The families of one structure of arguments: the same ranks, dtypes and static values.
 
-    def __init__(self) -> None:
+    ``declared``: for each size of the tensors, in order, its name if it may vary, else None; sizes
+    of one name are equal. True: all may vary. Left out, the calls show which sizes differ, after
+    ``plain`` traces. ``compared``: whether a trace is used only if it gives the graphs of traces
+    at single sizes, since code may ask a size what no guard sees, such as its type.
+    """
+
+    def __init__(
+        self, declared: Sequence[Any] | bool = (), *, plain: int = 1, compared: bool = False
+    ) -> None:
+        self.declared = declared
+        self.plain = plain
+        self.compared = compared
         self.reason: str | None = None
         self.made = 0
         self._seen: list[tuple[int, ...]] = []
@@ -86,7 +102,12 @@ class Families:
         self._patience = _PATIENCE
 
     def program(
-        self, jitted: JittedFunction, arguments: Arguments, device: Device, compiled: Any
+        self,
+        jitted: JittedFunction,
+        arguments: Arguments,
+        device: Device,
+        compiled: Any,
+        others: Sequence[Program] = (),
     ) -> Program | None:
         """Return a program for a call's arguments; None if the function must be traced for them.
 
@@ -100,46 +121,71 @@ class Families:
             The device of the call.
         compiled : callable
             What makes a function one of programs.
+        others : sequence of Program, optional
+            The programs so far of the same structure of arguments.
 
         Returns
         -------
         Program or None
             The program.
         """
-        if self.reason is not None or arguments.numbers or arguments.objects or jitted.roots:
+        if self.reason is not None:
             return None
-        specs = [t._value.spec for t in arguments.tensors]
-        modes = local.grad_enabled, local.precision, local.floating, local.autocast
-        kinds = (device, modes, [(s.ndim, s.dtype, s.weak) for s in specs])
-        sizes = tuple([n for s in specs for n in s.shape])
+        specs, kinds, sizes = asked(arguments.tensors, device)
         if any(t._record is not None for t in arguments.tensors):
             return None
         if self._kinds != kinds:
             self._kinds, self._seen, self._families = kinds, [sizes], []
-            self._varying = set()
-            return None
-        found = self._find(sizes, specs)
-        if found is not None:
-            return found
-        last = self._seen[-1]
-        self._varying.update(
-            p for p, (a, b) in enumerate(zip(last, sizes, strict=True)) if a != b and min(a, b) > 1
-        )
-        self._seen = [*self._seen[1 - _SEEN :], sizes]
+            self._varying = {*self._names(sizes)}
+        else:
+            found = self._find(sizes, specs)
+            if found is not None:
+                return found
+            last = enumerate(zip(self._seen[-1], sizes, strict=True))
+            self._varying.update(p for p, (a, b) in last if a != b and min(a, b) > 1)
+            self._seen = [*self._seen[1 - _SEEN :], sizes]
         varying = {p for p in self._varying if sizes[p] > 1}
-        if not varying:
+        if not varying or (not self.declared and len(self._seen) <= self.plain):
             return None
         if not self._patience:
             self.reason = f"traced at each size: {self.made} traces for many sizes fitted few calls"
             self._families = []
             return None
         self._patience -= 1
-        family = self._learned(jitted, arguments, device, compiled, varying)
+        family = self._learned(jitted, arguments, device, compiled, varying, others)
         if family is None:
             return None
         self.made += 1
         self._families = [family, *self._families[: _FAMILIES - 1]]
-        return family.at(sizes, specs)
+        found = family.at(sizes, specs)
+        # Most functions are called at one size, which a program of its own serves best.
+        return family.program if len(self._seen) == 1 else found
+
+    def known(self, tensors: Sequence[Any]) -> Program | None:
+        """Return a program of a known trace for tensors that are all that a call gives.
+
+        Parameters
+        ----------
+        tensors : sequence of Tensor
+            The tensors.
+
+        Returns
+        -------
+        Program or None
+            The program; None if the function may have to be traced.
+        """
+        if not self._families or any(t._record is not None for t in tensors):
+            return None
+        specs, kinds, sizes = asked(tensors, tensors[0]._value.device)
+        return self._find(sizes, specs) if kinds == self._kinds else None
+
+    def _names(self, sizes: tuple[int, ...]) -> dict[int, Any]:
+        """Return the declared names of sizes, by their places."""
+        if isinstance(self.declared, bool):
+            return {p: p for p in range(len(sizes))} if self.declared else {}
+        if len(self.declared) != len(sizes):
+            return {}
+        return {p: name for p, name in enumerate(self.declared) if name is not None}
 
     def _find(self, sizes: tuple[int, ...], specs: Sequence[Spec]) -> Program | None:
         for place, family in enumerate(self._families):
@@ -159,9 +205,10 @@ class Families:
         device: Device,
         compiled: Any,
         varying: set[int],
+        others: Sequence[Program],
     ) -> Family | None:
         """Return the family of a trace with symbolic sizes, None if none can be made."""
-        match = Match(self._seen, varying)
+        match = Match(self._seen, varying, self._names(self._seen[-1]))
         trace = Trace([values[-1] for values in match.values])
         # The tables of specs and recipes keep sizes beyond the trace, so their hashes stay.
         trace.tabled = True
@@ -182,12 +229,69 @@ class Families:
         made.specs = known
         made.graph = known_graph
         program = Program(jitted, arguments, device, compiled, made)
-        return Family(program, match, graph, direct)
+        family = Family(program, match, graph, direct)
+        if self.compared and not _alike(family, others) and not _plainly(family, jitted):
+            self.reason = "traced at each size: code asks a size what no guard sees"
+            return None
+        return family
 
     def _check(self, made: Traced, trace: Trace, symbols: int) -> None:
         """Raise TypeError for a trace that other sizes cannot share."""
         if made.state_writes or made.argument_writes or made.argument_grads or made.grad_writes:
             raise TypeError("the function changes tensors")
+        if any(isinstance(leaf, Size) for is_tensor, leaf in made.leaves if not is_tensor):
+            raise TypeError("a result is a size")
         fixed = sum(f"a{k}=={trace.atoms[k].hint}" in trace.guards for k in range(symbols))
         if fixed == symbols:
             raise TypeError("a result depends on each size as a number")
+
+
+def _alike(family: Family, others: Sequence[Program]) -> bool:
+    """Return whether the family gives the graphs of programs of other sizes, of one at least."""
+    compared = False
+    for other in others:
+        symbols = family.match.symbols(tuple([n for s in other.specs for n in s.shape]))
+        graph = None if symbols is None else family.graph_at(symbols)
+        if graph is not None:
+            if not _same(family, graph, other.traced, other.graph):
+                return False
+            compared = True
+    return compared
+
+
+def _plainly(family: Family, jitted: JittedFunction) -> bool:
+    """Return whether a trace at the sizes of the family's own call gives its graph."""
+    program = family.program
+    plain = trace_function(
+        jitted.function, jitted.name, program.arguments, jitted.roots, program.device
+    )
+    return _same(family, program.graph, plain, plain.graph)
+
+
+def _same(family: Family, graph: Graph, other: Traced, of_other: Graph) -> bool:
+    made = family.program.traced
+    if (made.result, made.leaves) != (other.result, other.leaves):
+        return False
+    # Numbers that are sizes are not simplified before they are known.
+    return graph.key == of_other.key or simplify(graph).key == simplify(of_other).key
+
+
+def asked(tensors: Sequence[Any], device: Device) -> tuple[list[Spec], Any, tuple[int, ...]]:
+    """Return the specs of a call's tensors, what a trace depends on beside sizes, and the sizes.
+
+    Parameters
+    ----------
+    tensors : sequence of Tensor
+        The tensors.
+    device : Device
+        The device of the call.
+
+    Returns
+    -------
+    tuple of list of Spec, object and tuple of int
+        The specs; devices, settings, ranks and dtypes, which are compared; the sizes of all axes.
+    """
+    specs = [t._value.spec for t in tensors]
+    modes = local.grad_enabled, local.precision, local.floating, local.autocast
+    kinds = (device, modes, [(s.ndim, s.dtype, s.weak) for s in specs])
+    return specs, kinds, tuple([n for s in specs for n in s.shape])

@@ -71,9 +71,11 @@ def host_call(jitted: Jitted) -> HostCall | None:
     >>> host_call(double)([np.full(2, 4.0, np.float32)])
     [array([8., 8.], dtype=float32)]
     """
-    if not jitted.programs:
-        return None
-    program = jitted.programs[0]
+    return host_call_of(jitted.programs[0]) if jitted.programs else None
+
+
+def host_call_of(program: Program) -> HostCall | None:
+    """Return the way for arrays through a program; None where :func:`host_call` returns it."""
     plain = program.stateless and not program.results_differentiable
     alone = program.argument_kinds is None and program.arguments.tensors_alone
     if not plain or not alone or not all(is_tensor for is_tensor, _ in program.traced.leaves):

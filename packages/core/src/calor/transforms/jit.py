@@ -17,15 +17,18 @@ from calor.errors import ArgumentError, DeviceError
 from calor.local import local
 from calor.recording.tracing import tracing
 from calor.tensor.values import Handle
-from calor.transforms.arguments import Arguments, as_tensors
+from calor.transforms.arguments import Arguments, Unpack, as_tensors
 from calor.transforms.bound import Bound
-from calor.transforms.families import Families
+from calor.transforms.families import Families, asked
 from calor.transforms.program import MISS, Program
 from calor.transforms.state import JITTED_METHODS, Stateful, named_leaves
 from calor.units import bytes_of
 
 # How many programs one jitted function keeps; the one used longest ago goes first.
 PROGRAM_LIMIT = 64
+# How many sizes are traced plainly before sizes are open, and for how many structures.
+_PLAIN = 2
+_STRUCTURES = 16
 
 
 class Jitted:
@@ -40,17 +43,21 @@ class Jitted:
         static: frozenset[int | str],
         name: str,
         memory_limit: int | None = None,
+        dynamic: bool | None = None,
     ) -> None:
         functools.update_wrapper(self, function, updated=())
         self.function = function
+        self.dynamic = dynamic
         self.name = name
         self.static = static
         self.memory_limit = memory_limit
         self.programs: list[Program] = []
         self.reasons: list[str] = []
         self.roots: list[Stateful] = []
-        # The programs of several sizes that share a trace; None if each size has its own.
+        # What programs of several sizes share, where the caller of the function keeps it.
         self.families: Families | None = None
+        # Else by structures of arguments: what unpacks these, and ranks, dtypes and settings.
+        self._shared: list[tuple[Unpack, Any, Families]] = []
         self._first = threading.RLock()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -86,7 +93,9 @@ class Jitted:
         methods = vars(instance).setdefault(JITTED_METHODS, {})
         if self.name not in methods:
             bound = types.MethodType(self.function, instance)
-            methods[self.name] = Jitted(bound, self.static, self.name, self.memory_limit)
+            methods[self.name] = Jitted(
+                bound, self.static, self.name, self.memory_limit, self.dynamic
+            )
         return methods[self.name]
 
     def _first_call(
@@ -103,8 +112,9 @@ class Jitted:
             if self.programs is not tried:
                 return self(*args, **kwargs)
             with collecting_later():
-                program, arguments = self._traced(args, kwargs)
-                self.reasons.append(self._reason(program))
+                program, arguments, new = self._traced(args, kwargs)
+                if new:
+                    self.reasons.append(self._reason(program))
                 self._put_first(program)
                 if program.changes_arguments and _repeated(arguments.tensors):
                     return self.function(*args, **kwargs)
@@ -114,17 +124,40 @@ class Jitted:
 
     def _traced(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-    ) -> tuple[Program, Arguments]:
-        """Trace the function for a call's arguments."""
+    ) -> tuple[Program, Arguments, bool]:
+        """Return the program for a call's arguments, and whether the function was traced for it."""
         arguments, device = self._arguments(args, kwargs)
         if arguments.arrays:
             arguments.tensors = as_tensors(arguments.tensors, device)
         again = functools.partial(jit, memory_limit=self.memory_limit)
-        if self.families is not None and self.memory_limit is None:
-            found = self.families.program(self, arguments, device, again)
+        families = self._families(arguments, device, args, kwargs)
+        if families is not None:
+            before = families.made
+            others = [p for p in self.programs if p.arguments.unpack(args, {**kwargs}) is not None]
+            found = families.program(self, arguments, device, again, others)
             if found is not None:
-                return found, arguments
-        return Program(self, arguments, device, again), arguments
+                return found, arguments, families.made != before
+        return Program(self, arguments, device, again), arguments, True
+
+    def _families(
+        self,
+        arguments: Arguments,
+        device: Device,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+    ) -> Families | None:
+        """Return the traces for many sizes that a call may use, None if it is traced plainly."""
+        if self.memory_limit is not None or self.dynamic is False:
+            return None
+        if self.families is not None or not arguments.tensors:
+            return self.families
+        kinds = asked(arguments.tensors, device)[1]
+        for unpack, known, families in self._shared:
+            if known == kinds and unpack(args, {**kwargs}) is not None:
+                return families
+        made = Families(bool(self.dynamic), plain=_PLAIN, compared=True)
+        self._shared = [(arguments.unpack, kinds, made), *self._shared[: _STRUCTURES - 1]]
+        return made
 
     def _arguments(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -144,7 +177,7 @@ class Jitted:
         The new program takes the place of those with an equal graph.
         """
         with self._first, collecting_later():
-            program, _ = self._traced(args, kwargs)
+            program, _, _ = self._traced(args, kwargs)
             same = [p for p in self.programs if p.graph.key == program.graph.key]
             if not same:
                 self.reasons.append(self._reason(program))
@@ -192,6 +225,10 @@ class Jitted:
         """
         lines = [f"{self.name}: {len(self.reasons)} traces"]
         lines += [f"  {i}: {reason}" for i, reason in enumerate(self.reasons, 1)]
+        families = [families for _, _, families in self._shared]
+        if any(one.made for one in families):
+            lines.append("  calls of other sizes share a trace")
+        lines += sorted({f"  {one.reason}" for one in families if one.reason is not None})
         return "\n".join(lines)
 
     def bind(self, *bound: Any) -> Bound:
@@ -252,6 +289,7 @@ def jit(
     static_argnums: int | Iterable[int] = (),
     static_argnames: str | Iterable[str] = (),
     memory_limit: int | str | None = None,
+    dynamic: bool | None = None,
 ) -> Any:
     """Compile a function: trace it once for each structure of its arguments, then replay.
 
@@ -269,6 +307,10 @@ def jit(
         The most bytes that a call takes, such as ``"8 GiB"``: its arguments and state, its results,
         and what is alive in between. Values that the backward pass needs are recomputed there,
         those that cost least first, until the call fits. Results keep their bits.
+    dynamic : bool, optional
+        Whether calls of many sizes share a trace, which asks Python's decisions about sizes again.
+        Left out, the sizes that differ between the first two traces are open in the third. True:
+        all sizes but 0 and 1 are open from the first call. False: each size has its trace.
 
     Returns
     -------
@@ -322,11 +364,12 @@ def jit(
             static_argnums=static_argnums,
             static_argnames=static_argnames,
             memory_limit=limit,
+            dynamic=dynamic,
         )
     numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
     name = getattr(function, "__name__", type(function).__name__)
-    return Jitted(function, _static(function, numbers, names), name, limit)
+    return Jitted(function, _static(function, numbers, names), name, limit, dynamic)
 
 
 def _static(

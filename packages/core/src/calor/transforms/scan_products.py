@@ -20,6 +20,7 @@ from typing import Any, Final
 from calor.graph.graph import Builder, Graph, Node, prune
 from calor.ops.base import TABLE
 from calor.recording.record import apply
+from calor.sizes import hint_of
 
 _MOVES: Final = frozenset({"permute", "reshape"})
 
@@ -181,7 +182,7 @@ def _is_before(graph: Graph, node: Node, rows: set[int], held: set[int]) -> bool
     if node.op.name != "dot_general" or node.attributes["batch"][0]:
         return False
     row, value = node.inputs
-    small = graph.specs[node.outputs[0]].size <= graph.specs[value].size
+    small = hint_of(graph.specs[node.outputs[0]].size) <= hint_of(graph.specs[value].size)
     return row in rows and value in held and small
 
 

@@ -7,7 +7,7 @@ from the runtime, whose engine derives from it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from threading import RLock
 from time import perf_counter
@@ -61,6 +61,15 @@ class Replanner(Protocol):
 
     def resized(self, structure: Structure, graph: Callable[[], Graph]) -> Executable | None:
         """Return the executable of a structure, if a template fits; ``graph`` makes its graph."""
+
+    def learned(
+        self,
+        structure: Structure,
+        graph: Callable[[], Graph],
+        samples: Sequence[tuple[int, ...]],
+        loose: Collection[int],
+    ) -> Executable | None:
+        """Return the executable from a new template; ``samples``: numbers at other sizes."""
 
     def ready(self, graph: Graph) -> Executable | None:
         """Return the executable of the last queried graph, if a template fits."""

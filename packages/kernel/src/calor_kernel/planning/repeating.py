@@ -125,6 +125,7 @@ class _Scan:
         if not _may_repeat(node):
             raise Unrepeated("the scan is control flow of the host", op="scan")
         self.engine, self.scans = scans.engine, scans
+        self.lowerings = planner.lowerings
         attributes = node.attributes
         self.captures: int = attributes["captures"]
         self.carries: int = attributes["carries"]
@@ -240,7 +241,7 @@ class _Scan:
         """Return the launch that copies a carry from its last place to the result."""
         known = self.specs[k]
         flat = spec_of((known.nbytes,), uint8)
-        works = self.engine.lowerings.ask("copy", {}, (View.dense(flat),), (flat,))
+        works = self.lowerings.ask("copy", {}, (View.dense(flat),), (flat,))
         assert not isinstance(works, Refusal)
         launch = fitted(works[0].launches[0], self.engine.device.info, "copy")
         source: Argument

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -187,6 +187,11 @@ class _Known:
     habits: dict[Any, Any] = field(default_factory=dict)
     patience: int = _PATIENCE
 
+    def differ(self, numbers: Sequence[int], others: Sequence[int]) -> None:
+        """Note where the numbers of two graphs differ."""
+        pairs = enumerate(zip(numbers, others, strict=True))
+        self.varying.update(p for p, (a, b) in pairs if a != b and min(a, b) > 1)
+
 
 class Replanning:
     """The templates of one device. ``made`` and ``used`` count templates and plans from them."""
@@ -226,6 +231,33 @@ class Replanning:
             return None
         self.used += 1
         return found(graph)
+
+    def learned(
+        self,
+        structure: Structure,
+        graph: Callable[[], Graph],
+        samples: Sequence[tuple[int, ...]],
+        loose: Collection[int],
+    ) -> Plan | None:
+        """Return the executable from a new template; None if there can be none.
+
+        ``samples``: the numbers of the structure at other sizes; ``loose``: the bits that differ.
+        """
+        if not samples:
+            return None
+        with self.lock:
+            new = _Known([structure.numbers], structure.bits)
+            known = self._structures.setdefault(structure.key, new)
+            if not known.patience:
+                return None
+            for numbers in samples:
+                known.differ(numbers, structure.numbers)
+            known.loose.update(loose)
+            known.seen = [*samples]
+            self._learn(known, graph(), structure)
+            while len(self._structures) > _STRUCTURES:
+                self._structures.popitem(last=False)
+        return self.resized(structure, graph)
 
     def ready(self, graph: Graph) -> Plan | None:
         """Return the executable of the last queried graph, if a template fits."""
@@ -288,8 +320,7 @@ class Replanning:
         if self.engine.tuner.mode in ("on", "dry"):
             return
         known.patience -= 1
-        pairs = enumerate(zip(known.seen[-1], structure.numbers, strict=True))
-        known.varying.update(p for p, (a, b) in pairs if a != b and min(a, b) > 1)
+        known.differ(known.seen[-1], structure.numbers)
         bits = enumerate(zip(known.bits, structure.bits, strict=True))
         known.loose.update(p for p, (a, b) in bits if a != b)
         known.seen = [*known.seen[1 - _SEEN :], structure.numbers]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from calor.backends.protocol import Executable
 from calor.errors import CalorError
@@ -21,6 +21,9 @@ from calor.sizes import Function, Size, TooManyGuards, Trace, function_of, hint_
 from calor_kernel.planning.compiling import planned_form, refusals
 from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.structure import Structure, structure_of
+
+# How far the sizes that a template is learned from are from those of the call.
+_STEPS: Final = (1, 34, 7, 117, 18, 61, 253, 2)
 
 
 class Unfit(Exception):
@@ -75,7 +78,30 @@ class SizedPlans:
                 changed[k] = Scalar.of(value, dtype).bits
             bits = tuple(changed)
         structure = Structure(self.key, numbers, bits)
-        return self.engine.replanning.resized(structure, partial(self._graph, tuple(symbols)))
+        make = partial(self._graph, tuple(symbols))
+        replanning = self.engine.replanning
+        found = replanning.resized(structure, make)
+        if found is None:
+            places = [k for k, _ in self._loose]
+            found = replanning.learned(structure, make, self._samples(symbols), places)
+        return found
+
+    def _samples(self, symbols: Sequence[int]) -> list[tuple[int, ...]]:
+        """Return the numbers of the form at some other sizes, which show how they depend on these.
+
+        Each size goes its own way, near and far, so that none looks like another one, like a
+        multiple of it or like a constant.
+        """
+        found: list[tuple[int, ...]] = []
+        for turn in range(len(_STEPS)):
+            other = [n + k + _STEPS[(turn + 3 * k) % len(_STEPS)] for k, n in enumerate(symbols)]
+            try:
+                numbers = self._numbers(*other)
+            except (ArithmeticError, ValueError):
+                continue
+            if numbers is not None:
+                found.append(numbers[: self._count])
+        return found
 
     def _graph(self, symbols: Sequence[int]) -> Graph:
         numbers = self._open.numbers(*symbols)

@@ -85,7 +85,7 @@ from calor_nn.functional.loss import (
     mse_loss,
     smooth_l1_loss,
 )
-from calor_nn.functional.lp_pool import lp_pool1d, lp_pool2d
+from calor_nn.functional.lp_pool import lp_pool1d, lp_pool2d, lp_pool3d
 from calor_nn.functional.margins import (
     multi_margin_loss,
     multilabel_margin_loss,
@@ -192,6 +192,7 @@ __all__ = [
     "log_softmax",
     "lp_pool1d",
     "lp_pool2d",
+    "lp_pool3d",
     "margin_ranking_loss",
     "max_pool1d",
     "max_pool2d",

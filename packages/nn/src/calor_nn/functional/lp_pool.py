@@ -123,6 +123,60 @@ def lp_pool2d(
     return _lp_pool(x, norm_type, kernel_size, stride, ceil_mode, 2)
 
 
+@in_float32(autocast=False)
+def lp_pool3d(
+    x: Operand,
+    norm_type: float,
+    kernel_size: Sizes,
+    stride: Sizes | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """Return the p-norm of each window over three spatial axes.
+
+    The norm is (Σ x^p)^(1/p), for x that is not negative; a negative sum counts as 0.
+
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Shape (N, C, D, H, W), or (C, D, H, W) without a batch.
+    norm_type : float
+        The exponent p; above 0.
+    kernel_size : int or sequence of int
+        The window's size along each axis, in elements.
+    stride : int or sequence of int, optional
+        Distance of neighbouring windows; the window's size if left out.
+    ceil_mode : bool
+        Round the number of windows up: the last window may end beyond the right padding, but begins
+        in `x` or in its left padding.
+
+    Returns
+    -------
+    Tensor
+        Shape (N, C, D', H', W'), without N if `x` has no batch; the dtype of `x`, float32 for
+        integers.
+
+    Raises
+    ------
+    ShapeError
+        If `x` has another number of axes, a window does not fit, or an argument has a wrong number
+        of sizes.
+    ArgumentError
+        If a size, stride or dilation is below 1 or `norm_type` is not above 0.
+    TypeError
+        If a size is not a whole number.
+    DTypeError
+        If `x` is complex or float8, or not a tensor, array or number.
+
+    Examples
+    --------
+    >>> import calor
+    >>> from calor.nn import functional
+    >>> functional.lp_pool3d(calor.ones((1, 1, 1, 2, 2)), 2.0, (1, 2, 2)).item()
+    2.0
+    """
+    return _lp_pool(x, norm_type, kernel_size, stride, ceil_mode, 3)
+
+
 def _lp_pool(
     x: Any, norm_type: float, kernel: Any, stride: Any, ceil_mode: bool, rank: int
 ) -> Tensor:

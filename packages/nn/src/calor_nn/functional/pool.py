@@ -8,6 +8,7 @@ begins in x or in its left padding.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from calor.functions.operands import as_tensor, pair, stretched
 from calor.ops import contraction as rows
 from calor.ops import elementwise as e
 from calor.ops.sources import iota
+from calor.sizes import is_size
 from calor_nn.functional.conv import Sizes, batched, unbatched
 from calor_nn.functional.pool_windows import Windows, baked
 
@@ -482,10 +484,14 @@ def _avg_pool(
     x, added = batched(floating(x, what), rank, what)
     windows = Windows(x, kernel, stride, padding, 1, ceil_mode, rank, what)
     total = windows.sums(x)
-    counts = windows.divisors(count_include_pad)
     if divisor is not None:
-        total = pair(e.div, total, float(divisor))
-    elif all(c.size and (c == c[0]).all() for c in counts):
+        return unbatched(pair(e.div, total, float(divisor)), added)
+    if windows.whole:
+        elements = prod(windows.kernel)
+        number = elements if is_size(elements) else float(elements)
+        return unbatched(pair(e.div, total, number), added)
+    counts = windows.divisors(count_include_pad)
+    if all(c.size and (c == c[0]).all() for c in counts):
         total = pair(e.div, total, float(np.prod([c[0] for c in counts])))
     else:
         product = counts[0]

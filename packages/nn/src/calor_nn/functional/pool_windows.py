@@ -47,7 +47,8 @@ class Windows:
             )
         self.sizes = x.shape[-rank:]
         self.counts = tuple(self._count(i, ceil_mode, what) for i in range(rank))
-        self.pairs = tuple(self._pair(i) for i in range(rank))
+        pairs = map(self._pair, range(rank)) if ceil_mode else ((p, p) for p in self.padding)
+        self.pairs = tuple(pairs)
 
     def _reach(self, axis: int) -> int:
         return self.dilation[axis] * (self.kernel[axis] - 1) + 1
@@ -60,7 +61,9 @@ class Windows:
                 f"{what}: a window of {self._reach(axis)} does not fit an axis of {size} with "
                 f"padding {before}"
             )
-        count = (-(-span // step) if ceil_mode else span // step) + 1
+        if not ceil_mode:
+            return span // step + 1
+        count = -(-span // step) + 1
         # A window that would begin in the right padding does not count.
         return count - 1 if (count - 1) * step >= size + before else count
 
@@ -68,6 +71,16 @@ class Windows:
         before = self.padding[axis]
         used = (self.counts[axis] - 1) * self.stride[axis] + self._reach(axis)
         return before, max(used - self.sizes[axis] - before, before)
+
+    @property
+    def whole(self) -> bool:
+        """Whether all windows are within x, without padding."""
+        ends = zip(self.counts, self.stride, self.sizes, strict=True)
+        within = all(
+            (count - 1) * step + self._reach(axis) <= size
+            for axis, (count, step, size) in enumerate(ends)
+        )
+        return within and not any(map(any, self.pairs))
 
     def sums(self, x: Tensor) -> Tensor:
         """Return the sums of the windows of x.

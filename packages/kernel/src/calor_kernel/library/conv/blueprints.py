@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from math import lcm
 
 from calor.dtypes import DType
-from calor_kernel.contract.choices import greatest, least
+from calor.errors import CompileError
+from calor_kernel.contract.choices import greatest, hinted, is_size, least
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.library.matmul.blueprints import HEIGHTS, TILES
 
@@ -75,7 +76,7 @@ def shift(
     step = lcm(tile[0], rest[0])
     block_panels = greatest(1, wanted // panel)
     block_rows = rows
-    if block_panels == 1:
+    if hinted(block_panels) == 1:
         block_rows = greatest(1, wanted // (2 * step * terms * tile[1] * lanes)) * step
     panels = whole + less
     blocks = least(block_rows, rows), least(block_panels, panels)
@@ -85,15 +86,21 @@ def shift(
 def _panels(rows: int, count: int, many: int) -> tuple[Tile, Tile, int, int]:
     """Return both kinds of tiles, and how many panels of each cover ``count`` vectors."""
     narrow = _NARROW[many]
-    for known, (height, vectors) in narrow.items():
-        if count == known:
-            tile = (min(height, rows), vectors)
-            return tile, tile, 1, 0
+    if count <= max(narrow):
+        for known, (height, vectors) in narrow.items():
+            if count == known:
+                tile = (min(height, rows), vectors)
+                return tile, tile, 1, 0
     # Rows beyond the last channel are wasted, and each tile has costs beside its products.
     fit = [t for t in _TILES[many] if t[0] <= rows] or [_TILES[many][-1]]
     tile = min(fit, key=lambda t: (-(-rows // t[0]) * (t[0] * t[1] + 2) / t[1], -t[0]))
     vectors = tile[1]
     over = count % vectors
+    if is_size(over):
+        # One kernel for all remainders. A plan that is called often has tiles of its own.
+        if vectors == 3 and count >= 8:
+            return tile, (min(narrow[4][0], rows), 4), (count - 4 * over) // 3, over
+        return tile, tile, -(-count // vectors), 0
     if vectors == 3 and over and count >= 4 * over:
         return tile, (min(narrow[4][0], rows), 4), (count - 4 * over) // 3, over
     if not over:
@@ -218,16 +225,20 @@ def across_tile(
     if last:
         short = ((n, v) for n in range(1, 4) for v in range(many // (n + 1), 1, -1))
         tiles = (*((n, 1) for n in range(many - 4, 7, -1)), *tiles, *short)
-    fit = [t for t in tiles if t[0] <= (width if last else min(width, lanes))]
+    most = width if last else least(width, lanes)
+    across, channels = hinted(width), hinted(outputs)
+    fit = [t for t in tiles if t[0] <= hinted(most)]
 
-    def cost(tile: Tile) -> tuple[int, int]:
-        """Return twice the instructions, in whole numbers as sizes that are symbols need them."""
+    def cost(tile: Tile) -> tuple[float, int]:
+        """Return the instructions."""
         rows, vectors = tile
-        tiles = -(-width // rows) * -(-outputs // (vectors * lanes))
+        tiles = -(-across // rows) * -(-channels // (vectors * lanes))
         products, addresses = max(rows * vectors, _WAITING), max(rows - _ADDRESSES, 0)
-        return tiles * (2 * (products + vectors + 2) + addresses), -rows
+        return tiles * (products + vectors + 2 + addresses / 2), -rows
 
     rows, vectors = min(fit, key=cost)
+    if rows > most:
+        raise CompileError(f"a tile of {rows} pixels does not fit rows of {most}")
     panels = -(-outputs // (vectors * lanes))
     line = max(2 * width * vectors * lanes * terms, 1)
     wanted = _share(line * lines * panels * images, info)

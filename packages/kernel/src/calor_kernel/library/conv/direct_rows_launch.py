@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
+from calor_kernel.contract.choices import greatest
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, operand
 from calor_kernel.contract.work import Input, Output, Scratch, View, row_major
@@ -214,7 +215,7 @@ def rows_steps(
         Grid(
             (
                 -(-p.panels // p.block_panels),
-                max(1, rows.size // p.block_rows),
+                greatest(1, rows.size // p.block_rows),
                 images.size * groups.size,
             )
         ),

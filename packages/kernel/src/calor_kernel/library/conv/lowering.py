@@ -8,7 +8,7 @@ from math import prod
 from typing import Final
 
 from calor.dtypes import float32
-from calor_kernel.contract.choices import spec_of
+from calor_kernel.contract.choices import hinted, spec_of
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.ways import Table, Way, ranked, serves
 from calor_kernel.contract.work import (
@@ -250,9 +250,9 @@ def forward_works(request: Request, tail: Tail | None = None) -> Sequence[Work] 
     if "order" in request.attributes:
         return _last_works(request, tail)
     problem = forward(request)
-    pixels = prod(axis.count for axis in problem.axes)
+    pixels = prod(hinted(axis.count) for axis in problem.axes)
     kept = 1 in request.kept
-    few = not kept and problem.leads[0].size * pixels < _MANY
+    few = not kept and hinted(problem.leads[0].size) * pixels < _MANY
     packed = kept and (pixels <= _SMALL or problem.axes[-1].result > 1)
     ways: Sequence[Way[Convolution]] = (
         _FORWARD_PACKED if packed else _FORWARD_FEW if few else _FORWARD

@@ -16,6 +16,7 @@ from typing import Generic
 from calor.dtypes import DType, complex64, complex128, float32, float64
 from calor.specs import Spec
 from calor_kernel import language as kl
+from calor_kernel.contract.choices import greatest, least
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.work import Request, View
 from calor_kernel.language.declared import N
@@ -86,9 +87,9 @@ class Correlation:
     @property
     def nbytes(self) -> int:
         """The least traffic: what a meets a tap of is read once, and so is b; c is written once."""
-        met = prod(kl.min(axis.size, axis.count * axis.terms) for axis in self.axes)
+        met = prod(least(axis.size, axis.count * axis.terms) for axis in self.axes)
         whole = prod(axis.size for axis in self.axes)
-        read = self.a.size * met // kl.max(whole, 1)
+        read = self.a.size * met // greatest(whole, 1)
         nbytes: int = (read + self.b.size + self.size) * self.a.dtype.itemsize
         return nbytes
 

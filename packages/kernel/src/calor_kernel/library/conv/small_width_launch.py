@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from calor_kernel.contract.choices import greatest, least
+from calor_kernel.contract.choices import greatest, is_size, least
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
 from calor_kernel.contract.work import Input, Output, View
@@ -40,6 +40,8 @@ def small_width_refusal(problem: Correlation, info: DeviceInfo) -> str | None:
     images, _, rows = problem.leads
     (high, _), (wide, _) = _upwards(axes[1]), _upwards(axes[2])
     _, lanes = vectors(problem, info)
+    if is_size(wide.count):
+        return "a kernel is built for rows of one size"
     if not _is_narrow(axes, lanes):
         return "its images are no planes, or their rows are longer than a vector"
     if rows.size < lanes or problem.depth.size < _DEPTH:

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from calor.dtypes import DType, float32, int32
 from calor.specs import Spec
 from calor_kernel import language as kl
-from calor_kernel.contract.choices import greatest, least
+from calor_kernel.contract.choices import exceeds, greatest, is_size, least
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch
 from calor_kernel.contract.movement import coalesced
@@ -145,7 +145,7 @@ class Problem:
     def past_caches(self) -> bool:
         """Whether the operands and results exceed the last-level cache."""
         cached = self.info.native.get("shared_cache", 0)
-        return bool(cached) and not self.many and self.count * self.value_bytes > cached
+        return bool(cached) and not self.many and exceeds(self.count * self.value_bytes, cached)
 
     @property
     def whole(self) -> int:
@@ -375,7 +375,9 @@ def _rows(p: Problem, request: Request) -> list[Work]:
     rows = prod(p.sizes[:-1])
     turns = greatest(_CHUNK // (p.value_bytes * p.sizes[-1]), 1)
     lengths = (p.sizes[-1], *(n for s in p.joins for n in s[:-1]))
-    even = all(n * s.dtype.itemsize % p.info.align == 0 for n in lengths for s in p.outputs)
+    # A remainder that is open may be any.
+    rests = [n * s.dtype.itemsize % p.info.align for n in lengths for s in p.outputs]
+    even = not any(is_size(rest) or rest for rest in rests)
     return p.launch(
         elementwise_rows,
         "elementwise.rows",

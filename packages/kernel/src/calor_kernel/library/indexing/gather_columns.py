@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 
 from calor.dtypes import int32, int64
 from calor_kernel import language as kl
+from calor_kernel.contract.choices import greatest, least
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
 from calor_kernel.contract.work import Launch, Output, Status, View
@@ -101,7 +102,7 @@ def columns_launch(
 ) -> Launch:
     """Return the launch that gathers ``picks`` elements for each of ``rows`` rows of ``size``."""
     lanes = max(1, info.vector_bytes // max(x.dtype.itemsize, 4))
-    turns = max(1, min(rows, _ELEMENTS // max(1, min(picks, _PICKS))))
+    turns = greatest(1, least(rows, _ELEMENTS // greatest(1, least(picks, _PICKS))))
     height = _HEIGHT if shared else 1
     nbytes = 2 * rows * picks * x.dtype.itemsize
     nbytes += (picks if shared else rows * picks) * indices.dtype.itemsize

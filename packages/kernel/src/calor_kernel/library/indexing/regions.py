@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from calor_kernel.contract.choices import greatest, least
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.work import (
     Input,
@@ -29,7 +30,7 @@ def share(rows: int, row_bytes: int, info: DeviceInfo, grain: int) -> tuple[int,
     """Return the units of a cube and the rows of a unit; a cube of one unit has ``grain`` bytes."""
     if info.max_units > 1:
         return min(info.max_units, 64), 1
-    return 1, max(1, min(rows, grain // max(row_bytes, 1)))
+    return 1, greatest(1, least(rows, grain // greatest(row_bytes, 1)))
 
 
 @lowering("concat", strided=True)

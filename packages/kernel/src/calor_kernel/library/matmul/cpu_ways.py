@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Final
 
+from calor_kernel.contract.choices import hinted
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.ways import Way, serves
 from calor_kernel.contract.work import Dropped, Request, Work
@@ -185,7 +186,8 @@ def _neighbours(product: Product, base: Packed, info: DeviceInfo) -> Iterator[Na
             rows = tile_rows(product.m, most)
             made = _tiled(product, base, info, rows, vectors)
             yield name, 1 if abs(vectors - base.vectors) == 1 else 2, made
-    at = HEIGHTS.index(base.rows)
+    # Beside an open height, which is chosen at each size, heights are those beside the first one.
+    at = HEIGHTS.index(hinted(base.rows))
     for name, place in (("lower tiles", at - 1), ("higher tiles", at + 1)):
         if not 0 <= place < len(HEIGHTS):
             continue

@@ -79,8 +79,8 @@ def reduction_of_rows(windows: Windows, x: View, kind: str, info: DeviceInfo) ->
     lanes = max(1, info.vector_bytes // by.dtype.itemsize)
     nbytes = windows.windows * x.dtype.itemsize
     shared = info.native.get("shared_cache", 0)
-    whole = rows.wide.count % lanes == 0 and x.dtype is by.dtype
-    stream = bool(shared) and nbytes > shared // 2 and whole
+    long = bool(shared) and x.dtype is by.dtype and exceeds(nbytes, shared // 2)
+    stream = long and rows.wide.count % lanes == 0
     nbytes += windows.elements * x.dtype.itemsize
     seen, grid = _seen(rows, x)
     seen |= {"x": operand(0, x), "c": Bound(Output(), x.dtype), "lanes": lanes, "by": by}

@@ -160,13 +160,15 @@ def tile_of(windows: Windows, views: tuple[View, ...], kind: str, info: DeviceIn
         return None
     if any(view.strides != row_major(view.shape) for view in views):
         return None
+    lanes = max(1, info.vector_bytes // reduction(kind, views[-1].dtype).dtype.itemsize)
+    row, places = windows.slides[-1].count, windows.places
+    if row > lanes:
+        return None
     for slide in windows.slides:
         if slide.start or slide.size != slide.count * slide.window:
             return None
         if slide.stride != slide.window or (slide.dilation > 1 and slide.window > 1):
             return None
-    lanes = max(1, info.vector_bytes // reduction(kind, views[-1].dtype).dtype.itemsize)
-    row, places = windows.slides[-1].count, windows.places
     if places not in _PLACES or not row or lanes % row or lanes < 2:
         return None
     high = windows.slides[0].window if windows.rank == 2 else 1

@@ -150,12 +150,12 @@ def _streaming(problem: Problem, plan: RowPlan) -> RowPlan:
     pitch = problem.layout.along.sizes[-1]
     first = len(job.sources)
     written = [k for k in range(len(job.targets)) if problem.along[first + k]]
-    even = all(
+    past = bool(shared and written and plan.keep != "result") and exceeds(total, shared)
+    even = past and all(
         plan.steps[first + k] == 1 and pitch * job.targets[k].view.dtype.itemsize % info.align == 0
         for k in written
     )
-    past = bool(shared and written and even and plan.keep != "result") and exceeds(total, shared)
-    return replace(plan, nontemporal=past)
+    return replace(plan, nontemporal=even)
 
 
 def _plan(problem: Problem, rows: int, chunk: int) -> RowPlan:
@@ -185,7 +185,7 @@ def _plan(problem: Problem, rows: int, chunk: int) -> RowPlan:
         plan = replace(plan, team=team * lines, unroll=unroll, lines=lines)
     elif _transposes(problem, rows):
         plan = replace(plan, together=width, transposed=True, short=length < width)
-    elif length <= 32 * width:
+    elif not exceeds(length, 32 * width):
         together = min(4 if simple else 2, 1 << (rows.bit_length() - 1))
         plan = replace(plan, together=together, unroll=2 if simple else 1)
     elif simple:

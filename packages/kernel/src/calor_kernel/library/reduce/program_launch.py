@@ -77,7 +77,7 @@ def divided(info: DeviceInfo, cubes: int, total: int, places: int, each: int) ->
     """
     many = info.max_units > 1
     enough, fewest = (_ENOUGH_TEAMS, _LEAST // 4) if many else (_ENOUGH, _LEAST)
-    if cubes >= enough or total <= _WHOLE:
+    if cubes >= enough or not exceeds(total, _WHOLE):
         return 1, 0
     nbytes = least(greatest(total // (2 * enough), fewest), _MOST)
     chunk = greatest(nbytes // greatest(each, 1), 1)
@@ -411,7 +411,7 @@ class _Plan(Steps):
             and along.strides[k] == (columns,)
             for k, i in enumerate(program.memory)
         )
-        small = along.count * kept.count < _WORTH_MORE_LAUNCHES
+        small = not exceeds(along.count * kept.count, _WORTH_MORE_LAUNCHES - 1)
         small = small or any(problem.along[len(program.memory) :])
         if problem.many or small or columns >= 2 * width or not dense or along.count < 4 * several:
             return False
