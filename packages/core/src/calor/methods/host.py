@@ -109,11 +109,15 @@ class HostAccess(Tensor):
         return self.numpy().ctypes
 
     def __buffer__(self, flags: int) -> memoryview:
-        """Return the elements to the buffer protocol (Python 3.12 on): read-only.
+        """Return the elements to the buffer protocol (Python 3.12 on), which NumPy asks first.
 
-        BufferError for a consumer that writes, as its bytes would be lost, and where the device has
+        They are read-only, and BufferError for a consumer that writes, as its bytes would be lost,
+        but inside `calor.shared_views`: as `__array__` says. BufferError where the device has
         memory of its own.
         """
+        lent = _lent(self)
+        if lent is not None:
+            return memoryview(lent)  # type: ignore[arg-type]
         if flags & _WRITABLE:
             raise BufferError(
                 "the memory of a tensor is read-only; write to array = x.numpy(copy=True)"
@@ -163,17 +167,24 @@ class HostAccess(Tensor):
                 f"a host array of {wanted} cannot share the memory of this tensor "
                 f"({self._value.spec} on {self._value.device.name}); np.asarray(x) copies"
             )
-        if local.views is SHARED and copy is None and not converts and not local.jit:
-            # Imported where C code may write: programs of calor's own get read-only arrays.
-            from calor.methods.lending import lend
-
-            lent = lend(self)
+        if copy is None and not converts:
+            lent = _lent(self)
             if lent is not None:
                 return lent
         array = self.numpy()
         if converts:
             return array.astype(dtype)
         return array.copy() if copy else array
+
+
+def _lent(x: Tensor) -> np.ndarray[Any, Any] | None:
+    """Return a host array whose writes reach the tensor, inside `calor.shared_views`."""
+    if local.views is not SHARED or local.jit:
+        return None
+    # Imported where C code may write: programs of calor's own get read-only arrays.
+    from calor.methods.lending import lend
+
+    return lend(x)
 
 
 def _single(x: Tensor, what: str, hint: str = "; x.tolist() gives all of them") -> Any:

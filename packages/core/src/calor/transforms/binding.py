@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Iterable, Iterator
+from types import SimpleNamespace
 from typing import Any, Final
 
 from calor import tree
@@ -26,8 +27,16 @@ _getrefcount = sys.getrefcount
 # References to a state value that only its handle owns, as Binding.in_place counts them: by the
 # handle, by two lists of the binding, by the call's list, and by the count's own argument.
 _SOLE: Final = next(map(_getrefcount, [object()])) + 3
-# References to an argument's value that only its tensor owns, as sole_buffer counts them.
-_OWNED: Final = next(map(_getrefcount, [object()])) + 1
+
+
+def _owners(tensor: Any) -> int:
+    """Return how often the value of a tensor is referred to, the asking included."""
+    return _getrefcount(tensor._value)
+
+
+# That is for a value that only its tensor owns. Asked of this interpreter, as its compiler decides
+# what an argument counts for.
+_OWNED: Final = _owners(SimpleNamespace(_value=object()))
 # How many bindings a program keeps besides the last.
 _OTHERS: Final = 7
 
@@ -179,9 +188,9 @@ class Binding:
             return into
         into = list(into)
         for i, slot in writes:
-            value = tensors[i]._value
-            if _getrefcount(value) == _OWNED and not value.buffer.exported:
-                into[slot] = value.buffer
+            tensor = tensors[i]
+            if _owners(tensor) == _OWNED and not tensor._value.buffer.exported:
+                into[slot] = tensor._value.buffer
         return into
 
     def _choose(self, outputs: int) -> None:
