@@ -22,6 +22,7 @@ from calor_kernel import language as kl
 from calor_kernel.contract.choices import choice, exceeds, greatest, least
 from calor_kernel.contract.launching import Bound, Grid
 from calor_kernel.contract.work import Flags, Input, Launch, Output, View
+from calor_kernel.library.elementwise.values import stored
 from calor_kernel.library.reduce.columns import Blocks, ColumnPlan, reduce_columns
 from calor_kernel.library.reduce.columns_joined import reduce_columns_joined
 from calor_kernel.library.reduce.job import Problem, Strides
@@ -51,6 +52,8 @@ _STREAMS: Final = 8
 # Rows that a cube of many reads together. Terms that a unit adds alone if columns are many, how
 # many columns for each term, and how many units fill a device.
 _STREAMED, _SHORT, _EACH, _FILLING = 4, 64, 1 << 11, 1 << 15
+# Bytes of a unit's vector of columns, where several units join their totals.
+_TOGETHER: Final = 8
 # Rows of a block, after which sums are set aside.
 _ROWS_DEPTH: Final = 512
 
@@ -432,10 +435,10 @@ def tile_of(problem: Problem) -> Tile:
             while across * 2 <= units and across * width < columns:
                 across *= 2
             return Tile(width, across * width, units // across * across, alone=True)
-        most, span = min(info.max_units, 32), 1
-        while span < most and span < columns:
-            span *= 2
-        return Tile(1, span, units)
+        width, most, across = _joined_width(problem), min(info.max_units, 32), 1
+        while across < most and across * width < columns:
+            across *= 2
+        return Tile(width, across * width, units)
     per = info.vector_bytes // problem.width
     outers = count // max(columns, 1)
     narrow = outers * -(-columns // (_WIDE // per)) < _FEW
@@ -448,16 +451,38 @@ def _alone_width(problem: Problem) -> int:
 
     Vectors are narrower if units are few, and single if results are written along the terms.
     """
-    found, width = problem.layout, problem.width
+    width = problem.width
     if any(problem.along[len(problem.program.memory) :]):
         return 1
+    while width > 1 and problem.layout.kept.count < _FILLING * width:
+        width //= 2
+    return _whole_columns(problem, width)
+
+
+def _joined_width(problem: Problem) -> int:
+    """Return the width of vectors of columns of units that join their totals.
+
+    Vectors are narrower if they are not whole and aligned, or few units would have one.
+    """
+    columns = problem.layout.kept.sizes[-1]
+    pairs = zip(problem.job.placed, problem.along, strict=True)
+    types = [stored(placed.view.dtype).itemsize for placed, varies in pairs if varies]
+    width = max(_TOGETHER // max(types, default=_TOGETHER), 1)
+    while width > 1 and columns % (_PLANE * width) and not exceeds(columns, 4 * _PLANE * width):
+        width //= 2
+    return _whole_columns(problem, width)
+
+
+def _whole_columns(problem: Problem, width: int) -> int:
+    """Return the greatest width up to one with vectors that are whole and aligned in each view."""
+    found = problem.layout
     places = [found.kept.sizes[-1]]
     for k, placed in enumerate(problem.job.placed):
         *lines, step = found.kept.strides[k]
         if step:
             offset = placed.memory.offset + placed.view.offset
             places += [offset, *lines, *found.along.strides[k]]
-    while width > 1 and (found.kept.count < _FILLING * width or any(n % width for n in places)):
+    while width > 1 and any(n % width for n in places):
         width //= 2
     return width
 
@@ -484,6 +509,8 @@ def columns_joined_launch(
     if not (able and problem.many and same and is_across(joined)):
         return None
     tile = tile_of(problem)
+    width = _whole_columns(joined, tile.width)
+    tile = tile._replace(width=width, span=tile.span // tile.width * width)
     grid, given = _columns(problem, tile, parts, chunk)
     _, joining = _columns(joined, tile)
     return problem.launch(
@@ -523,7 +550,7 @@ def _columns(problem: Problem, tile: Tile, parts: int = 1, chunk: int = 0) -> tu
     blocks = -(-columns // span)
     tasks = blocks * outers * parts
     chunk = chunk or terms
-    depth = _ROWS_DEPTH * max(tile.units // span, 1)
+    depth = _ROWS_DEPTH * max(tile.units * tile.width // span, 1)
     streams = _STREAMED if many else _STREAMS
     turns, index = 1, int64
     if tile.alone:
@@ -540,6 +567,7 @@ def _columns(problem: Problem, tile: Tile, parts: int = 1, chunk: int = 0) -> tu
         (*(s[-1] for s in found.kept.strides[:sources]), *(1 for _ in along)),
         depth if problem.compensated and chunk > depth else 0,
         tile.alone,
+        many,
     )
     if not many:
         turns = greatest(_CHUNK // greatest(program.itemsize * least(span, columns) * chunk, 1), 1)
