@@ -221,7 +221,15 @@ def over_planes(op: ReductionOp, value: kl.Number, planes: int) -> kl.Number:
         room[own] = value
     kl.barrier()
     first = own - own % planes
-    value = op.tree([room[first + p] for p in range(planes)])
+    if planes > _AT_ONCE and planes <= kl.plane_size():
+        # Each unit reads one value, and units exchange them in the order of the tree.
+        value = room[first + kl.lane_position() % planes]
+        distance = 1
+        while distance < planes:
+            value = op.combine(value, kl.plane_shuffle(value, distance, "xor"))
+            distance *= 2
+    else:
+        value = op.tree([room[first + p] for p in range(planes)])
     kl.barrier()
     return value
 
