@@ -8,6 +8,10 @@ from calor.ops.base import TABLE
 NOT_EVERYWHERE: dict[str, str] = {
     "real": "it takes complex numbers only",
     "imag": "it takes complex numbers only",
+    **dict.fromkeys(
+        ("silu_gradient", "gelu_gradient", "gelu_tanh_gradient"),
+        "a slope that vanishes has no sign, and no product with infinity",
+    ),
 }
 
 # Ops of the table without a row here.

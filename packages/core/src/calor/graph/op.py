@@ -71,10 +71,11 @@ class Op:
         alone rejects input.
     reference : callable or None, optional
         The meaning in NumPy: arrays and attributes to an array, or a tuple of arrays.
-    vjp : callable, tuple of callable, or None, optional
+    vjp : callable, tuple of callable, Op, or None, optional
         One function ``(g, y, *x, **attributes)`` per operand that returns its gradient (None for no
         gradient), or one function that returns the list of all gradients. Written in ops, so
-        gradients of any order exist.
+        gradients of any order exist. An op of ``(g, *x)`` is the gradient of a single operand as a
+        whole, which rounds half types itself.
     saves : str, tuple of str, or callable, optional
         What the vjp reads: "y" for the result, the digits of operands, "*" for all operands; one
         string per function of ``vjp``. A function of the operands' specs and the attributes where
@@ -283,6 +284,8 @@ class Op:
         vjp = self.vjp
         if vjp is None:
             raise AssertionError(f"op {self.name} has no vjp; the recorder must not link it")
+        if isinstance(vjp, Op):
+            return [vjp(g, *x, **attributes)]
         if isinstance(vjp, tuple):
             return [
                 f(g, y, *x, **attributes) if need and f is not None else None

@@ -38,7 +38,7 @@ class RecordedOp(Op):
         """Return the gradients of the operands, as for `Op`.
 
         The slope of a function of floating elements is several ops, which compute half types in
-        float32 and round once.
+        float32 and round once; a slope that is an op rounds once itself.
 
         Parameters
         ----------
@@ -58,7 +58,7 @@ class RecordedOp(Op):
         list of Tensor or None
             One for each operand; None where none is wanted or none exists.
         """
-        if self.promotion != "float" or not _is_half(g):
+        if self.promotion != "float" or not _is_half(g) or isinstance(self.vjp, Op):
             return super().pullback(needs, g, y, x, attributes)
         operands = tuple(map(_wide, x))
         found = super().pullback(needs, _wide(g), _wide(y), operands, attributes)

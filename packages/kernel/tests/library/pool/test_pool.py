@@ -169,7 +169,7 @@ BLOCKS = [
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("row", BLOCKS, ids=str)
-def test_vectors_of_elements_in_blocks(monkeypatch, kind, row):
+def test_vectors_in_blocks(monkeypatch, kind, row):
     made = []
 
     def plan(*given):
@@ -178,9 +178,10 @@ def test_vectors_of_elements_in_blocks(monkeypatch, kind, row):
 
     before = blocks._plan
     monkeypatch.setattr(blocks, "_plan", plan)
-    monkeypatch.setattr(blocks, "_FILLING", 0)
+    monkeypatch.setattr(blocks, "FILLING", 0)
     backend = KernelBackend("lanes", lambda index: LanesDevice(MANY_UNITS))
     for dtype in ("float32", "bfloat16"):
+        check(backend, "window_reduce", kind, row, dtype)
         check(backend, "window_gradient", kind, row, dtype)
     assert made
     assert all(one.whole and one.across > 1 for one in made)

@@ -13,6 +13,8 @@ from ..language import REAL_FLOATS, REALS, WIDE_FLOATS, Array, Case, case, ulp
 from ..oracles import erf
 
 X = normal(3, 4)
+# Gradients of results.
+G = normal(3, 4)
 AWAY = away_from(0, 3, 4)
 NEAR = ulp(8)
 
@@ -32,6 +34,22 @@ def _gelu(x: Array) -> Array:
 def _gelu_tanh(x: Array) -> Array:
     scale = np.sqrt(2 / np.arctan(x.dtype.type(1)) / 4)
     return np.asarray(x * (1 + np.tanh(scale * (x + x.dtype.type(0.044715) * x**3))) / 2)
+
+
+def _silu_gradient(g: Array, x: Array) -> Array:
+    return np.asarray(g * _sigmoid(x) * (1 + x * _sigmoid(-x)))
+
+
+def _gelu_gradient(g: Array, x: Array) -> Array:
+    half = x.dtype.type(0.5)
+    density = np.exp(-x * x * half) * np.sqrt(half / (4 * np.arctan(x.dtype.type(1))))
+    return np.asarray(g * ((1 + erf(x * np.sqrt(half))) * half + x * density))
+
+
+def _gelu_tanh_gradient(g: Array, x: Array) -> Array:
+    scale, cube = np.sqrt(2 / np.arctan(x.dtype.type(1)) / 4), x.dtype.type(0.044715)
+    gate = _sigmoid(2 * scale * (x + cube * x**3))
+    return np.asarray(g * gate * (1 + x * (1 - gate) * 2 * scale * (1 + 3 * cube * x * x)))
 
 
 def _softplus(x: Array, *, beta: float = 1.0) -> Array:
@@ -86,6 +104,8 @@ def _offset(x: Array, **_: Any) -> Any:
     return np.max(np.abs(x)) * 16
 
 
+_SLOPE = ulp(16, scale=lambda g, x: np.abs(g))
+
 _LOGITS = [[1000.0, 999.0, 998.5, -1000.0], [-2000.0, -2001.0, -np.inf, -2000.5],
            [90.0, -90.0, 89.5, 0.0]]  # fmt: skip
 
@@ -103,6 +123,9 @@ CASES: list[Case] = [
     case("gelu", X, oracle=_gelu, dtypes=REAL_FLOATS, tol=ulp(8, scale=lambda x: np.abs(x))),
     case("gelu_tanh", X, oracle=_gelu_tanh, dtypes=REAL_FLOATS,
          tol=ulp(8, scale=lambda x: np.abs(x))),
+    case("silu_gradient", G, X, oracle=_silu_gradient, dtypes=REAL_FLOATS, tol=_SLOPE),
+    case("gelu_gradient", G, X, oracle=_gelu_gradient, dtypes=REAL_FLOATS, tol=_SLOPE),
+    case("gelu_tanh_gradient", G, X, oracle=_gelu_tanh_gradient, dtypes=REAL_FLOATS, tol=_SLOPE),
     *(
         case("softplus", X, beta=beta, oracle=_softplus, dtypes=REAL_FLOATS, name=str(beta),
              tol=ulp(8, scale=lambda x, **_: np.abs(x) + 1))

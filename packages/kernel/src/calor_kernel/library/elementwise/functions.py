@@ -18,7 +18,7 @@ from calor.reference.error_functions import END, ERFCX, ERFCX_FLOAT32, FAR
 from calor_kernel import language
 from calor_kernel import language as kl
 from calor_kernel.library import math
-from calor_kernel.library.elementwise import gelu
+from calor_kernel.library.elementwise import gates, gelu
 from calor_kernel.library.elementwise.operations import Context, row
 from calor_kernel.library.elementwise.values import HALVES, Complex
 from calor_kernel.library.math import complex_functions
@@ -80,10 +80,22 @@ def _sigmoid(x: kl.Number) -> kl.Number:
     return kl.select(x >= 0.0, kl.constant(1.0, x.dtype), z) / (z + 1.0)
 
 
-@row("silu", weight=25)
-def _silu(x: kl.Number) -> kl.Number:
-    # The exponential overflows before the result is denormal, which processors multiply slowly.
-    return x / (math.exp(-x) + 1.0)
+@row("silu", weight=25, context=True)
+def _silu(context: Context, x: kl.Number) -> kl.Number:
+    return gates.silu(x, context.output in HALVES)
+
+
+def _gradient(name: str, slope: Callable[[kl.Number, bool], kl.Number], weight: int) -> None:
+    """Register the gradient of an activation, g times the slope at x, rounded once."""
+
+    @row(name, weight=weight, context=True)
+    def gradient(context: Context, g: kl.Number, x: kl.Number) -> kl.Number:
+        return g * slope(x, context.output in HALVES)
+
+
+_gradient("silu_gradient", gates.silu_slope, 30)
+_gradient("gelu_gradient", gates.normal_slope, 40)
+_gradient("gelu_tanh_gradient", gates.tanh_slope, 35)
 
 
 @row("gelu", weight=21, context=True)

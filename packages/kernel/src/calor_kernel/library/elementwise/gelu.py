@@ -12,6 +12,7 @@ those of float32 within 2 units for positive arguments and 3, 8 and 70 down to �
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from calor_kernel import language as kl
@@ -30,7 +31,7 @@ class Tail(NamedTuple):
     power: tuple[float, ...]
 
 
-_SHORT: Final = (0.6931218, 0.24024744, 0.055917878, 0.0095700985)
+SHORT: Final = (0.6931218, 0.24024744, 0.055917878, 0.0095700985)
 # Least maximum errors relative to q up to 5.6 (5 for float32); beyond, errors count less and less.
 NORMAL: Final = Tail(
     10.0,
@@ -42,26 +43,33 @@ NORMAL_OF_HALVES: Final = Tail(
     12.0,
     (-0.99999756, -1.1512319, -0.45850983, -0.053913604, 0.008483939, -0.0009240112,
      6.070779e-05, -1.7866648e-06),
-    _SHORT,
+    SHORT,
 )  # fmt: skip
 BY_TANH_OF_HALVES: Final = Tail(
     9.0,
     (-0.99993694, -1.15288, -0.45115957, -0.06462887, 0.016637279, -0.0016648046,
      -0.0014008582, 0.0004224085, -4.678578e-05, 1.8998447e-06),
-    _SHORT,
+    SHORT,
 )  # fmt: skip
 
 
 def by_tail(x: kl.Number, tail: Tail) -> kl.Number:
     """Return max(x, 0) − |x| · q(|x|) for float32, NaN at −∞."""
-    form = format_of(x)
     size = kl.min(abs(x), kl.constant(tail.end, x.dtype))
-    logarithm = polynomial(size, tail.logarithm)
-    # The integer nearest to the logarithm is in the low bits of the total.
-    total = logarithm + form.magic
-    rest = logarithm - (total - form.magic)
-    power = kl.fma(rest, polynomial(rest, tail.power), kl.constant(1.0, x.dtype, x.width))
-    scaled = bits_of(power) + (bits_of(total) << form.fraction)
+    scaled = short_exp2(polynomial(size, tail.logarithm), tail.power)
     # max(x, 0), with the sign of a zero, and NaN at −∞ as the product of x and 0.
     above = x * kl.select(x > 0.0, kl.constant(1.0, x.dtype, x.width), 0.0)
-    return kl.fma(-size, kl.bitcast(scaled, x.dtype), above)
+    return kl.fma(-size, scaled, above)
+
+
+def short_exp2(x: kl.Number, power: Sequence[float]) -> kl.Number:
+    """Return 2 ** x for float32 from −126 to 127; any number for NaN.
+
+    ``power``: the coefficients of 2 ** r for |r| ≤ 1/2 without the constant, which is 1.
+    """
+    form = format_of(x)
+    # The integer nearest to x is in the low bits of the total.
+    total = x + form.magic
+    rest = x - (total - form.magic)
+    made = kl.fma(rest, polynomial(rest, power), kl.constant(1.0, x.dtype, x.width))
+    return kl.bitcast(bits_of(made) + (bits_of(total) << form.fraction), x.dtype)

@@ -13,13 +13,15 @@ from typing import Any, Generic, TypeVar
 from calor_kernel import language as kl
 from calor_kernel.contract.choices import is_size
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch
-from calor_kernel.contract.work import View
+from calor_kernel.contract.work import Launch, View
 from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.library.matmul.task import Task
 
 N = TypeVar("N")
 # Bytes of an access, units of a cube, elements of a unit, and the side of a transposed tile.
-_ACCESS, _UNITS, _TURNS, _TILE = 16, 256, 4, 32
+_ACCESS, _UNITS, _TURNS, _TILE = 16, 256, 2, 32
+# Lines of a unit, and bytes of the words in which short elements are copied.
+_DEEP, _WORD = 4, 4
 # Elements of a cube of one unit.
 _GRAIN = 1 << 14
 
@@ -50,18 +52,43 @@ class LineCopy(Generic[N]):
 
 @kl.kernel
 def copy_lines(
-    source: kl.In, target: kl.Out, copy: LineCopy[kl.Number], *, across: int, down: int, turns: int
+    source: kl.In,
+    target: kl.Out,
+    copy: LineCopy[kl.Number],
+    *,
+    across: int,
+    down: int,
+    turns: int,
+    deep: int,
+    width: int,
+    alone: bool,
 ) -> None:
-    """Copy lines: ``across`` units along them have ``turns`` elements each, ``down`` lines."""
+    """Copy lines: ``across`` units along them have ``turns`` vectors each of ``deep`` lines.
+
+    ``down``: how many lines the units see at the same time. ``width``: the elements of a vector,
+    which is whole and aligned. ``alone``: whether there is one matrix.
+    """
     matrix = kl.cube_position(2)
     x, y = kl.unit_index() % across, kl.unit_index() // across
-    line = kl.cube_position(1) * down + y
-    read = copy.start(matrix) + line * copy.line
-    written = (matrix * copy.lines + line) * copy.pitch
-    for turn in range(turns):
-        i = (kl.cube_position(0) * turns + turn) * across + x
-        if (line < copy.lines) & (i < copy.length):
-            target[written + i] = source[read + i * copy.element]
+    read, lines = copy.base, y * 0
+    if not alone:
+        read, lines = copy.start(matrix), matrix * copy.lines
+    first = kl.cube_position(1) * (down * deep) + y
+    align = width * source.dtype.itemsize if width > 1 else 0
+    found: list[tuple[kl.Number, kl.Number, kl.Mask]] = []
+    # All vectors are on their way before one is written; those beyond the end repeat the last one.
+    for d in range(deep):
+        line = kl.min(first + d * down, copy.lines - 1)
+        at, to = read + line * copy.line, (lines + line) * copy.pitch
+        for turn in range(turns):
+            i = ((kl.cube_position(0) * turns + turn) * across + x) * width
+            inside: kl.Mask = (first + d * down < copy.lines) & (i < copy.length)
+            place = kl.min(i, copy.length - width)
+            value = source.load(at + place * copy.element, width, align=align)
+            found.append((to + place, value, inside))
+    for to, value, inside in found:
+        if inside:
+            target.store(to, value, align=align)
 
 
 @kl.kernel
@@ -194,16 +221,36 @@ def _copied(task: Task, number: int, operand: Operand, size: int, along: bool) -
         down = _UNITS // _TILE
         made = launch(copy_lines_turned, grid, effort, tile=_TILE, down=down, **given)
     else:
-        across = _UNITS
-        while across > _TILE and (across // 2) * _TURNS >= length:
-            across //= 2
-        down = _UNITS // across
-        cubes = (-(-length // (across * _TURNS)), -(-lines // down), matrices)
-        grid = Grid(cubes, (_UNITS, 1, 1), info.planes[0])
-        made = launch(copy_lines, grid, effort, across=across, down=down, turns=_TURNS, **given)
+        made = _lines_launch(task, copy, effort, matrices, given)
     task = replace(task, before=(*task.before, replace(made, prepares=True)))
     strides = (pitch, 1) if deep else (1, pitch)
     return task.taking(number, place, _placed(operand, product, lines * pitch, strides))
+
+
+def _lines_launch(
+    task: Task, copy: LineCopy[int], effort: Effort, matrices: int, given: dict[str, Any]
+) -> Launch:
+    """Return the launch that copies lines as they are, in words of several elements if they are."""
+    info, dtype = task.info, given["source"].dtype
+    width = max(_WORD // dtype.itemsize, 1)
+    places = (copy.length, copy.line, copy.base, copy.outer_stride, copy.inner_stride)
+    if copy.element != 1 or any(n % width for n in places):
+        width = 1
+    vectors = copy.length // width
+    across = _UNITS
+    while across > _TILE and (across // 2) * _TURNS >= vectors:
+        across //= 2
+    down = _UNITS // across
+    # Positions in 32 bits, since finding a line takes divisions.
+    spans = (copy.line, copy.outer_stride, copy.inner_stride, copy.element)
+    counts = (copy.lines, matrices, matrices, copy.length)
+    reach = sum(abs(s) * n for s, n in zip(spans, counts, strict=True)) + copy.base
+    index = kl.index_dtype(reach, matrices * copy.lines * copy.pitch)
+    cubes = (-(-vectors // (across * _TURNS)), -(-copy.lines // (down * _DEEP)), matrices)
+    grid = Grid(cubes, (_UNITS, 1, 1), info.planes[0], index)
+    alone = not is_size(matrices) and matrices == 1
+    more = {"turns": _TURNS, "deep": _DEEP, "width": width, "alone": alone}
+    return launch(copy_lines, grid, effort, across=across, down=down, **more, **given)
 
 
 def dense(task: Task) -> Task:

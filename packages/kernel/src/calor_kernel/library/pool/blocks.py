@@ -31,8 +31,8 @@ from calor_kernel.library.pool.problem import Lead, Windows, leading, reduction
 _ELEMENTS: Final = 32
 _TERMS: Final = 256
 # Units of a cube, and how many units fill a device.
-_UNITS: Final = 128
-_FILLING: Final = 1 << 16
+UNITS: Final = 128
+FILLING: Final = 1 << 16
 
 D = TypeVar("D")
 
@@ -151,14 +151,14 @@ def add_line(
     """Add the gradients of a line of windows, which begins ``at`` a place of g and of chosen."""
     wide = sums.type.dtype
     low, high = plan.backs[-1].reach()
-    reach = range(low, plan.lanes + high)
+    reach, lanes = range(low, plan.lanes + high), plan.lanes if plan.together else 0
     count = over.slides[-1].count
     steps = [along[-1] for along in over.strides]
-    given = along_line(g, at[0], first, inside, count, steps[0], reach, plan)
+    given = along_line(g, at[0], first, inside, count, steps[0], reach, lanes, 0)
     values = {window: value.to(wide) for window, value in given.items()}
     marks: dict[int, kl.Number] = {}
     if not plan.all_positions:
-        found = along_line(chosen, at[1], first, inside, count, steps[1], reach, plan)
+        found = along_line(chosen, at[1], first, inside, count, steps[1], reach, lanes, 0)
         marks = {window: mark.to(first.dtype) for window, mark in found.items()}
     nothing = kl.constant(0, wide)
     for r, row in enumerate(plan.rows):
@@ -182,23 +182,26 @@ def along_line(
     count: kl.Number,
     step: kl.Number,
     reach: range,
-    plan: BlockPlan,
+    lanes: int,
+    other: float,
 ) -> dict[int, kl.Number]:
-    """Return values of a line's windows by their distances from the first, 0 where none is."""
+    """Return the values of a line by their distances from the first, ``other`` where none is.
+
+    ``lanes``: how many from the first on are an aligned vector, 0 if none are.
+    """
     found: dict[int, kl.Number] = {}
-    if plan.together:
-        lanes = plan.lanes
-        vector = kl.constant(0, source.dtype, lanes)
+    if lanes > 1:
+        vector = kl.constant(other, source.dtype, lanes)
         if inside & (first < count):
             vector = source.load(at + first, lanes, align=lanes * source.dtype.itemsize)
         for lane in kl.range(lanes):
             if lane in reach:
                 found[lane] = vector[lane]
-    for window in reach:
-        if window not in found:
-            place = first + window
+    for distance in reach:
+        if distance not in found:
+            place = first + distance
             valid = inside & (place >= 0) & (place < count)
-            found[window] = source.load(at + place * step, mask=valid)
+            found[distance] = source.load(at + place * step, mask=valid, other=other)
     return found
 
 
@@ -255,8 +258,8 @@ def gradient_of_blocks(
     count = prod(sizes)
     nbytes = (windows.elements + windows.windows) * g.dtype.itemsize
     nbytes += 0 if all_positions else windows.windows * chosen.dtype.itemsize
-    units = min(info.max_units, _UNITS)
-    ends = [2 * windows.elements, count, *(_span(view) for view in views)]
+    units = min(info.max_units, UNITS)
+    ends = [2 * windows.elements, count, *(span_of(view) for view in views)]
     return launch(
         gather_blocks,
         Grid.line(-(-count // units), units, index=index_of(ends, info)),
@@ -288,7 +291,7 @@ def _plan(
     while lanes > 1 and (
         size % (lanes * last.stride)
         or rows * lanes * last.stride > _ELEMENTS
-        or not exceeds(windows.elements, _FILLING * rows * lanes * last.stride)
+        or not exceeds(windows.elements, FILLING * rows * lanes * last.stride)
     ):
         lanes //= 2
     across = lanes * last.stride
@@ -297,14 +300,12 @@ def _plan(
     if rows * across > _ELEMENTS or exceeds(terms, _TERMS):
         return None
     whole = across & (across - 1) == 0 and not size % across and across > 1
-    return replace(plan, whole=whole, together=lanes > 1 and _aligned(windows, views, lanes))
+    return replace(plan, whole=whole, together=lanes > 1 and aligned(last.count, views, lanes))
 
 
-def _aligned(windows: Windows, views: Sequence[View], lanes: int) -> bool:
-    """Return whether so many windows of a line are an aligned vector in each view."""
-    if windows.slides[-1].count % lanes:
-        return False
-    return all(
+def aligned(count: int, views: Sequence[View], lanes: int) -> bool:
+    """Return whether lines of ``count`` elements are aligned vectors in each view."""
+    return not count % lanes and all(
         view.strides[-1] == 1
         and not view.offset % lanes
         and not any(s % lanes for s in view.strides[:-1])
@@ -312,7 +313,7 @@ def _aligned(windows: Windows, views: Sequence[View], lanes: int) -> bool:
     )
 
 
-def _span(view: View) -> int:
+def span_of(view: View) -> int:
     pairs = zip(view.shape, view.strides, strict=True)
     span: int = sum((n - 1) * abs(s) for n, s in pairs) + 1
     return span

@@ -46,6 +46,7 @@ from calor_kernel.library.pool.rows_launch import (
 from calor_kernel.library.pool.scattered import scattered
 from calor_kernel.library.pool.tiles import gradient_of_tiles, reduction_of_tiles
 from calor_kernel.library.pool.whole import spread
+from calor_kernel.library.pool.window_blocks import reduction_of_blocks
 from calor_kernel.library.reduce.lowering import lower_reduction
 from calor_kernel.library.steps import Steps
 
@@ -114,6 +115,7 @@ def lower_window_gradient(request: Request) -> Sequence[Work] | Refusal:
         given = {"x": operand(1, x), "by": reduction(kind, x.dtype)}
         launches.append(
             choice_of_rows(windows, x, kind, chosen[1], info)
+            or reduction_of_blocks(windows, x, kind, chosen[1], 1, info)
             or _general(choose_positions, windows, (x,), chosen[1], info, **given)
         )
     launches.append(
@@ -197,6 +199,7 @@ def _reductions(windows: Windows, x: View, kind: str, info: DeviceInfo) -> list[
     made = reduction_of_tiles(windows, x, kind, info)
     made = made or reduction_of_rows(windows, x, kind, info)
     result = Bound(Output(), x.dtype)
+    made = made or reduction_of_blocks(windows, x, kind, result, 0, info)
     given = {"x": operand(0, x), "by": reduction(kind, x.dtype)}
     return [Work((made or _general(reduce_windows, windows, (x,), result, info, **given),))]
 

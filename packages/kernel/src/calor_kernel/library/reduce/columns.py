@@ -2,8 +2,9 @@
 
 Requirements: operands are read in memory order, some rows at a time. In a cube of one unit the
 totals of a block of columns stay in the nearest cache, so that a processor sees few long streams.
-In a cube of many, neighbouring units read neighbouring columns, and the units of one column join
-their totals in shared memory, in an order that depends on their number alone. If terms are few, a
+In a cube of many, neighbouring units read neighbouring columns or short vectors of them, so that
+enough bytes are on their way, and the units of one column join their totals in shared memory, in an
+order that depends on their number alone. If terms are few, a
 unit has all those of a vector of columns instead. Few columns with many terms are divided among
 cubes, each of which leaves partial totals. Block sums are set aside.
 """
@@ -35,7 +36,7 @@ class ColumnPlan:
     together. ``steps``: for each operand in memory 1 if its columns are dense, 0 if they are one
     value, then 1 for each result along the reduced axes. ``block``: rows of a block, after which
     sums are set aside, 0 for all. ``alone``: whether each unit of a cube of many has all terms of a
-    vector of columns; vectors are whole and aligned.
+    vector of columns. ``whole``: whether vectors are whole and aligned.
     """
 
     width: int
@@ -44,10 +45,16 @@ class ColumnPlan:
     steps: tuple[int, ...]
     block: int = 0
     alone: bool = False
+    whole: bool = False
+
+    @property
+    def across(self) -> int:
+        """The vectors of a block."""
+        return self.span // self.width
 
     def align(self, dtype: DType) -> int:
         """Return the alignment of a vector in bytes, 0 if it is not known."""
-        return self.width * dtype.itemsize if self.alone else 0
+        return self.width * dtype.itemsize if self.whole else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +238,7 @@ class ColumnProgram(Columns[dict[int, kl.Number]]):
             if block.inside is None:
                 store(self.targets[k], dtype, row[view] + v, value, rest=rest)
             else:
-                self.targets[k].store(row[view], value, mask=block.inside)
+                _keep(self.targets[k], row[view], value, block.inside, self.plan.align(dtype))
         return terms
 
     def add(
@@ -292,8 +299,8 @@ def reduce_columns(
     """Compute blocks of columns; ``along``: the results that are written along the reduced axes.
 
     ``views``: the strides of the sources, of those results, and of the others. A cube of many units
-    has one block, with a column for each of its first ``plan.span`` units, or one for so many units
-    as have its vectors, if each is alone.
+    has one block, with a vector for each of its first units, or one for so many units as have its
+    vectors, if each is alone.
     """
     run = ColumnProgram(plan, over, views, program, sources, targets, numbers, along)
     if plan.alone:
@@ -305,13 +312,25 @@ def reduce_columns(
 
 
 @kl.helper
+def _keep(
+    target: kl.Pointer, at: kl.Number, value: kl.Number, inside: kl.Number, align: int
+) -> None:
+    """Write a vector of a result along the reduced axes, if it exists."""
+    if value.width == 1:
+        target.store(at, value, mask=inside)
+    elif inside:
+        target.store(at, value, align=align)
+
+
+@kl.helper
 def one_block(run: ColumnProgram, task: kl.Number) -> None:
     """Compute a block of a cube of many units."""
-    down = kl.cube_size() // run.plan.span
-    x, y = kl.unit_position() % run.plan.span, kl.unit_position() // run.plan.span
+    across, width = run.plan.across, run.plan.width
+    down = kl.cube_size() // across
+    x, y = kl.unit_position() % across * width, kl.unit_position() // across
     block = run.block(task)
-    # Units beyond the last column repeat its work, and write nothing.
-    column = kl.min(x, block.count - 1)
+    # Units beyond the last vector repeat its work, and write nothing.
+    column = kl.min(x, block.count - width)
     pairs = zip(block.starts, run.plan.steps, strict=True)
     starts = [start + column * step for start, step in pairs]
     block = replace(block, starts=starts, inside=x < block.count)
@@ -325,7 +344,7 @@ def one_block(run: ColumnProgram, task: kl.Number) -> None:
 @kl.helper
 def own_columns(run: ColumnProgram) -> None:
     """Compute a vector of columns in each unit of a cube of many."""
-    width, across, tasks = run.plan.width, run.plan.span // run.plan.width, run.over.tasks
+    width, across, tasks = run.plan.width, run.plan.across, run.over.tasks
     unit = kl.absolute_position()
     task, x = unit // across, unit % across * width
     block = run.block(kl.min(task, tasks - 1))

@@ -4,7 +4,7 @@ Requirements: a kernel is built for a program and for classes of sizes. Short ro
 would wait for its own results, are computed several at a time. A cube has some microseconds of
 work. Values kept between passes stay in the nearest cache, or are recomputed. Few long rows are
 divided among cubes. With cubes of many units a row with several passes is read once, if the
-registers of a team hold it; a kernel is for a power of two of vectors, so that few are compiled. A
+registers of a team hold it; a kernel is for few numbers of vectors, so that few are compiled. A
 lone sum has the same order as a sum with fused work around it, so it is held in registers too.
 
 Across rows, a block of columns is as wide as a page if there are many blocks, and narrower
@@ -22,6 +22,8 @@ from calor_kernel import language as kl
 from calor_kernel.contract.choices import choice, exceeds, greatest, least
 from calor_kernel.contract.launching import Bound, Grid
 from calor_kernel.contract.work import Flags, Input, Launch, Output, View
+from calor_kernel.library.elementwise.operations import ROWS, Step
+from calor_kernel.library.elementwise.values import stored
 from calor_kernel.library.reduce.columns import Blocks, ColumnPlan, reduce_columns
 from calor_kernel.library.reduce.columns_joined import reduce_columns_joined
 from calor_kernel.library.reduce.job import Problem, Strides
@@ -44,6 +46,8 @@ _HELD: Final = 192
 # Vectors of a unit, in order of preference, and the least number of units for several.
 _VECTORS: Final = (4, 2, 1, 8)
 _PLANE: Final = 32
+# Instructions of an element from which units have fewer vectors of several operands on their way.
+_HEAVY: Final = 40
 _LONGEST: Final = 1 << 13
 # Bytes of a block of columns, and of one if there are fewer blocks than these.
 _WIDE, _NARROW, _FEW = 4096, 1024, 4
@@ -51,6 +55,8 @@ _STREAMS: Final = 8
 # Rows that a cube of many reads together. Terms that a unit adds alone if columns are many, how
 # many columns for each term, and how many units fill a device.
 _STREAMED, _SHORT, _EACH, _FILLING = 4, 64, 1 << 11, 1 << 15
+# Bytes of a unit's vector of columns, where several units join their totals.
+_TOGETHER: Final = 8
 # Rows of a block, after which sums are set aside.
 _ROWS_DEPTH: Final = 512
 
@@ -96,10 +102,9 @@ def rows_given(problem: Problem, parts: int = 1, chunk: int = 0) -> tuple[Grid, 
         together = 1 if one else plan.together
         plan = replace(plan, split=True, together=together, transposed=False)
     units, turns, index = plan.team, 1, int64
-    if team is not None and len(found.along.sizes) > 1:
-        # Each vector's line is a division, which takes long in 64 bits.
-        index = kl.index_dtype(*(span_of(placed.view) for placed in job.placed))
     if problem.many:
+        # A row is found by divisions, which take long in 64 bits.
+        index = kl.index_dtype(rows, *(span_of(placed.view) for placed in job.placed))
         units = max(min(128, info.max_units), plan.team)
         cubes = -(-rows // (units // plan.team))
     else:
@@ -175,6 +180,9 @@ def _plan(problem: Problem, rows: int, chunk: int) -> RowPlan:
             whole = _team(terms, width, info.max_units, rows)
             lines = _lines(whole // team, chunk or terms // greatest(length, 1))
         unroll = 4 if length >= 8 * team * width else 1
+        once = problem.schedule.count == 1 and sum(problem.along[: len(program.memory)]) > 1
+        if unroll > 1 and once and _weight(program) > _HEAVY:
+            unroll = 2  # As many bytes on the way, with registers for more cubes.
         known = None if several or chunk or unroll > 1 else _team_of_registers(problem)
         if known is not None:
             # The order of a sum is that of the same row with another stride.
@@ -200,6 +208,12 @@ def _plan(problem: Problem, rows: int, chunk: int) -> RowPlan:
         elif terms > block:
             plan = replace(plan, block=block)
     return _keeping(problem, plan)
+
+
+def _weight(program: Program) -> int:
+    """Return the approximate number of instructions of an element."""
+    steps = (step for step in program.steps if isinstance(step, Step) and step.op in ROWS)
+    return sum(ROWS[step.op].weight for step in steps)
 
 
 def steps_of(problem: Problem) -> tuple[int, ...]:
@@ -294,7 +308,7 @@ def held_plan(problem: Problem, units: int, rows: int) -> RowPlan | None:
     (team, held), most = found, _most_held(problem)
     while team > units:
         team, held = team // 2, held * 2
-    while held > 1 and 2 * team <= units and units // team > rows:
+    while held > 1 and held % 2 == 0 and 2 * team <= units and units // team > rows:
         team, held = team * 2, held // 2
     return holding(problem, (team, held)) if held <= most else None
 
@@ -323,7 +337,9 @@ def team_that_holds(problem: Problem) -> tuple[int, int] | None:
                 team = capacity // held
                 whole = held == 1 or team >= _PLANE
                 if held <= most and whole and 0 < team <= info.max_units:
-                    return team, held
+                    # Of a quarter that no row fills the instructions would count.
+                    fewer = held - held // 4
+                    return team, fewer if terms <= fewer * team * width else held
         capacity *= 2
     return None
 
@@ -432,10 +448,10 @@ def tile_of(problem: Problem) -> Tile:
             while across * 2 <= units and across * width < columns:
                 across *= 2
             return Tile(width, across * width, units // across * across, alone=True)
-        most, span = min(info.max_units, 32), 1
-        while span < most and span < columns:
-            span *= 2
-        return Tile(1, span, units)
+        width, most, across = _joined_width(problem), min(info.max_units, 32), 1
+        while across < most and across * width < columns:
+            across *= 2
+        return Tile(width, across * width, units)
     per = info.vector_bytes // problem.width
     outers = count // max(columns, 1)
     narrow = outers * -(-columns // (_WIDE // per)) < _FEW
@@ -448,16 +464,38 @@ def _alone_width(problem: Problem) -> int:
 
     Vectors are narrower if units are few, and single if results are written along the terms.
     """
-    found, width = problem.layout, problem.width
+    width = problem.width
     if any(problem.along[len(problem.program.memory) :]):
         return 1
+    while width > 1 and problem.layout.kept.count < _FILLING * width:
+        width //= 2
+    return _whole_columns(problem, width)
+
+
+def _joined_width(problem: Problem) -> int:
+    """Return the width of vectors of columns of units that join their totals.
+
+    Vectors are narrower if they are not whole and aligned, or few units would have one.
+    """
+    columns = problem.layout.kept.sizes[-1]
+    pairs = zip(problem.job.placed, problem.along, strict=True)
+    types = [stored(placed.view.dtype).itemsize for placed, varies in pairs if varies]
+    width = max(_TOGETHER // max(types, default=_TOGETHER), 1)
+    while width > 1 and columns % (_PLANE * width) and not exceeds(columns, 4 * _PLANE * width):
+        width //= 2
+    return _whole_columns(problem, width)
+
+
+def _whole_columns(problem: Problem, width: int) -> int:
+    """Return the greatest width up to one with vectors that are whole and aligned in each view."""
+    found = problem.layout
     places = [found.kept.sizes[-1]]
     for k, placed in enumerate(problem.job.placed):
         *lines, step = found.kept.strides[k]
         if step:
             offset = placed.memory.offset + placed.view.offset
             places += [offset, *lines, *found.along.strides[k]]
-    while width > 1 and (found.kept.count < _FILLING * width or any(n % width for n in places)):
+    while width > 1 and any(n % width for n in places):
         width //= 2
     return width
 
@@ -484,6 +522,8 @@ def columns_joined_launch(
     if not (able and problem.many and same and is_across(joined)):
         return None
     tile = tile_of(problem)
+    width = _whole_columns(joined, tile.width)
+    tile = tile._replace(width=width, span=tile.span // tile.width * width)
     grid, given = _columns(problem, tile, parts, chunk)
     _, joining = _columns(joined, tile)
     return problem.launch(
@@ -523,7 +563,7 @@ def _columns(problem: Problem, tile: Tile, parts: int = 1, chunk: int = 0) -> tu
     blocks = -(-columns // span)
     tasks = blocks * outers * parts
     chunk = chunk or terms
-    depth = _ROWS_DEPTH * max(tile.units // span, 1)
+    depth = _ROWS_DEPTH * max(tile.units * tile.width // span, 1)
     streams = _STREAMED if many else _STREAMS
     turns, index = 1, int64
     if tile.alone:
@@ -540,6 +580,7 @@ def _columns(problem: Problem, tile: Tile, parts: int = 1, chunk: int = 0) -> tu
         (*(s[-1] for s in found.kept.strides[:sources]), *(1 for _ in along)),
         depth if problem.compensated and chunk > depth else 0,
         tile.alone,
+        many,
     )
     if not many:
         turns = greatest(_CHUNK // greatest(program.itemsize * least(span, columns) * chunk, 1), 1)

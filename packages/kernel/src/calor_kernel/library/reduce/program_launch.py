@@ -375,6 +375,10 @@ class _Plan(Steps):
         cubes = found.kept.count // columns * -(-columns // span)
         total = found.kept.count * terms * size
         parts, chunk = divided(self.info, cubes, total, terms, min(span, columns) * size)
+        if parts > 1 and problem.many and tile.width > 1:
+            # Vectors bring as many bytes from half as many cubes, which leave fewer parts.
+            chunk *= 2
+            parts = -(-terms // chunk)
         if parts == 1:
             self.put(columns_launch(problem))
             return

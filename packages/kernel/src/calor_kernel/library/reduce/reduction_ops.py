@@ -221,24 +221,34 @@ def over_planes(op: ReductionOp, value: kl.Number, planes: int) -> kl.Number:
         room[own] = value
     kl.barrier()
     first = own - own % planes
-    value = op.tree([room[first + p] for p in range(planes)])
+    if planes > _AT_ONCE and planes <= kl.plane_size():
+        # Each unit reads one value, and units exchange them in the order of the tree.
+        value = room[first + kl.lane_position() % planes]
+        distance = 1
+        while distance < planes:
+            value = op.combine(value, kl.plane_shuffle(value, distance, "xor"))
+            distance *= 2
+    else:
+        value = op.tree([room[first + p] for p in range(planes)])
     kl.barrier()
     return value
 
 
 @kl.helper
 def over_rows(op: ReductionOp, value: kl.Number, down: int) -> kl.Number:
-    """Return the joined values of the units of one column; every unit of the cube calls it."""
+    """Return the joined values of the units of one vector; every unit of the cube calls it."""
     if down == 1:
         return value
-    span = kl.cube_size() // down
+    span, width = kl.cube_size() // down, value.width
+    align = width * value.dtype.itemsize if width > 1 else 0
     unit = kl.unit_position()
-    room = kl.shared(kl.cube_size(), value.dtype)
+    room = kl.shared(kl.cube_size() * width, value.dtype, align=align)
     distance = down // 2
     while distance:
-        room[unit] = value
+        room.store(unit * width, value, align=align)
         kl.barrier()
-        value = op.combine(value, room[unit ^ (distance * span)])
+        other = room.load((unit ^ (distance * span)) * width, width, align=align)
+        value = op.combine(value, other)
         kl.barrier()
         distance //= 2
     return value

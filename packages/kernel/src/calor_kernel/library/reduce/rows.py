@@ -285,15 +285,15 @@ class _Held:
 
     @exactly
     def _joined(self, number: int, first: int, count: int) -> kl.Number:
-        """Return a reduction over a power of two of vectors, neighbours first.
+        """Return a reduction over some vectors, neighbours first.
 
         A pair is joined before the next one is computed, which takes few registers.
         """
         fold, plan = self.run.program.fold(number), self.run.plan
         if count > 1:
-            half = count // 2
-            left, right = (self._joined(number, at, half) for at in (first, first + half))
-            return fold.op.combine(left, right)
+            half = (count + 1) // 2
+            left = self._joined(number, first, half)
+            return fold.op.combine(left, self._joined(number, first + half, count - half))
         value, rest = self.value(fold.operands[0], first), self.length - self.places[first]
         inside = rest > 0 if plan.even else lanes(plan.width, rest) < rest
         return kl.select(inside, value, fold.op.neutral(plan.width))
