@@ -112,10 +112,7 @@ def test_threads_write_to_parts_of_one_tensor() -> None:
 def test_consumers_of_the_buffer_protocol_write_too() -> None:
     # As NumPy on Python 3.12 on, which asks __buffer__ first, and Cython's typed views.
     x = calor.zeros((3, 2))
-    with pytest.raises(BufferError, match="read-only"):
-        x.__buffer__(WRITABLE)
-    with calor.shared_views():
-        view = x.__buffer__(WRITABLE)
-        np.asarray(view)[1] = 7.0
-        del view
-        assert x.tolist() == [[0, 0], [7, 7], [0, 0]]
+    view = x.__buffer__(WRITABLE)
+    np.asarray(view)[1] = 7.0
+    del view
+    assert x.tolist() == [[0, 0], [7, 7], [0, 0]]
