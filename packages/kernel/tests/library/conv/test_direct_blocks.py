@@ -106,6 +106,8 @@ FOLDED = [
     ((3, 5, 8, 7), (6, 5, 4, 4), (2, 2), (ONE, ONE), ONE, 1),
     ((2, 3, 21), (7, 3, 4), (2,), (ONE,), (1,), 1),
     ((2, 10, 6, 9), (5, 10, 3, 5), (1, 2), (ONE, (2, 1)), ONE, 1),
+    # Windows whose pixels no other window sees.
+    ((3, 20, 4, 4), (6, 20, 4, 4), ONE, (NONE, NONE), ONE, 1),
 ]
 
 

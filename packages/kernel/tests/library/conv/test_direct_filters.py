@@ -60,7 +60,7 @@ def test_filters_are_shared_until_all_cores_have_cubes():
     assert few < 64 < many
 
 
-@pytest.mark.parametrize(("terms", "windows"), [(9, 4), (17, 3), (27, 2), (32, 1)])
+@pytest.mark.parametrize(("terms", "windows"), [(9, 4), (17, 3), (27, 2), (48, 1)])
 def test_windows_of_a_unit_fit_its_registers(terms, windows):
     row = ((4, terms, 64, 64), (9, terms, 1, 1), ONE, (NONE, NONE), ONE, 1)
     assert label(row).startswith(f"conv filters {windows}x")
@@ -69,7 +69,7 @@ def test_windows_of_a_unit_fit_its_registers(terms, windows):
 @pytest.mark.parametrize(
     "row",
     [
-        ((4, 33, 64, 64), (40, 33, 1, 1), ONE, (NONE, NONE), ONE, 1),
+        ((4, 49, 64, 64), (40, 49, 1, 1), ONE, (NONE, NONE), ONE, 1),
         ((4, 16, 64, 64), (8, 16, 1, 1), ONE, (NONE, NONE), ONE, 1),
         ((1, 16, 8, 8), (40, 16, 1, 1), ONE, (NONE, NONE), ONE, 1),
         ((4, 1, 40000), (40, 1, 10), (10,), (NONE,), (1,), 1),

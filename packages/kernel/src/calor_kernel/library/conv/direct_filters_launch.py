@@ -26,7 +26,7 @@ from calor_kernel.library.steps import Steps
 
 _UNITS = 128
 # Maximum of terms, and of those of a unit's windows, which are in registers; windows of a unit.
-_TERMS, _HELD, _WINDOWS = 32, 56, 4
+_TERMS, _HELD, _WINDOWS = 48, 56, 4
 # Minimum of filters, without groups and of a group, and of results: fewer filters have ways of
 # their own, and fewer results end at once.
 _FILTERS, _OF_GROUP, _RESULTS = GROUP + 1, 5, 1 << 14

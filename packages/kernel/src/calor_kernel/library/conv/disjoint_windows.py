@@ -32,8 +32,8 @@ _PHASES, _ROWS, _WINDOWS = 4, 16, 4
 _COLUMNS = 256
 # Channels from which a product of few channels is faster than blocks, and one of many by matrix
 # instructions than the few tiles of its phases; the elements of all patches up to which it is, and
-# the windows that see a pixel from which on.
-_DEPTH, _PATCHES, _SEEN = 32, 1 << 22, 3
+# the windows that see a pixel from which on. Pixels of a window from which most taps read padding.
+_DEPTH, _PATCHES, _SEEN, _SPARSE = 32, 1 << 22, 3, 4
 # Filters of a group up to which small windows are computed in blocks.
 _GROUP = 8
 
@@ -65,7 +65,7 @@ def _backward_refusal(one: Convolution, request: Request) -> str | None:
     if p.a.dtype.kind != "float" and not all(map(_gathers, p.axes)):
         return "its windows overlap, and are not of floating point"
     few = hinted(p.leads[2].size) < _ROWS and p.leads[1].size == 1
-    if _deep(one) and taps > phases > 1:
+    if _deep(one):
         return None
     small = p.leads[1].size > 1 and hinted(p.depth.size) <= _GROUP
     if (small or (few and taps > phases)) and blocks_refusal(one, request) is None:
@@ -78,20 +78,26 @@ def _backward_refusal(one: Convolution, request: Request) -> str | None:
 def _deep(one: Convolution) -> bool:
     """Return whether the product of an input gradient is faster than other ways.
 
-    A product has the sums of all taps and reads what a window gives to them once.
+    A product has the sums of all taps, reads what a window gives to them once, and multiplies no
+    padding.
     """
     p = one.problem
     if p.leads[1].size != 1 or hinted(p.depth.size) < _DEPTH or one.info.max_units == 1:
         return False
+    phases, taps = prod(axis.divide for axis in p.axes), prod(axis.terms for axis in p.axes)
+    windows = prod(hinted(axis.size) for axis in p.axes)
+    # Few windows of many pixels, of which each tap of most pixels would read padding.
+    sparse = prod(hinted(axis.count) for axis in p.axes) >= _SPARSE * phases * windows
+    if taps <= phases or (phases == 1 and not sparse):
+        return False
     if hinted(p.leads[2].size) < _ROWS:
         return True
-    windows = hinted(p.leads[0].size) * prod(hinted(axis.size) for axis in p.axes)
-    taps = prod(axis.terms for axis in p.axes)
-    if windows < _COLUMNS or taps < _SEEN * prod(axis.divide for axis in p.axes):
+    windows *= hinted(p.leads[0].size)
+    if not sparse and (windows < _COLUMNS or taps < _SEEN * phases):
         return False
-    matrix = one.rounded or p.a.dtype in (float16, bfloat16)
+    rounded = one.rounded or p.a.dtype in (float16, bfloat16)
     patches = hinted(p.leads[2].size) * taps * windows
-    return bool(matrix and one.info.has("matrix") and patches <= _PATCHES)
+    return bool(patches <= _PATCHES and (sparse or (rounded and one.info.has("matrix"))))
 
 
 def alone_refusal(one: Convolution, request: Request) -> str | None:

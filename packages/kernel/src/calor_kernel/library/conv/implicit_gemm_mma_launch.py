@@ -245,7 +245,8 @@ def _of_pixels(
     for first in range(0, len(phases), _PHASES):
         some = phases[first : first + _PHASES]
         columns = max(pixels_of(phase.problem) for phase in some)
-        work = sum(pixels_of(one.problem) * terms_of(one.problem, x.room) for one in some)
+        # Channels that fill accesses are no work that is asked for.
+        work = sum(pixels_of(one.problem) * terms_of(one.problem, p.depth.size) for one in some)
         steps.add(
                 conv_mma,
                 Grid(
@@ -316,7 +317,7 @@ def _of_weights(problem: Correlation, plan: MmaPlan, info: DeviceInfo) -> Work:
             ),
             Effort(
                 f"conv weight mma {plan.rows}x{plan.columns}",
-                2 * outputs.size * columns * terms, p.nbytes,
+                2 * outputs.size * taps * channels.size * terms, p.nbytes,
             ),
             g=g.bound.aligned(ACCESS), x=x.bound.aligned(ACCESS), c=target.aligned(ACCESS),
             rows_total=outputs.size, columns_total=wide(columns), terms=terms, splits=splits,

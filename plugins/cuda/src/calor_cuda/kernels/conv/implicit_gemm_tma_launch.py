@@ -4,7 +4,8 @@ Requirements: if only one pixel of each stride cell of an input gradient has tap
 pixels alone. With a stride of two, alternating pixels of a row are in one tile and are written
 together, so memory lines are written whole. A tap that only one phase has is multiplied by zeros
 for the other, which costs less than a separate write of each phase. Phases of other rows are other
-tiles of the launch, those with most taps first, so that larger tiles fill the device.
+tiles of the launch, so that larger tiles fill the device, unless they have fewer taps; all share
+the copies of both operands.
 """
 
 from __future__ import annotations
@@ -155,16 +156,14 @@ def tma_works(one: Convolution, request: Request) -> Iterator[Work]:
         yield replace(steps.work(), variant=name, group=int(few or made not in likely))
 
 
-def _found(
-    problem: Correlation, size: int, info: DeviceInfo, windows: Sequence[float] = (1.0,)
-) -> list[Made]:
+def _found(problem: Correlation, size: int, info: DeviceInfo, windows: int = 1) -> list[Made]:
     """Return plans, the fastest first; if most cores would be idle, with rows in more pieces.
 
-    ``windows``: the relative steps of the problems in a launch, of which this one has most.
+    ``windows``: the number of such problems in a launch.
     """
     rows = _rows_of(problem)
     found = plans_of(problem, size, info, rows, windows=windows)
-    if found and not _idle(problem, found[0], info, len(windows)):
+    if found and not _idle(problem, found[0], info, windows):
         return found
     more = [one for n in {64, rows} for one in plans_of_pieces(problem, size, info, n, windows)]
     return sorted([*found, *more], key=lambda made: made[0])
@@ -244,9 +243,10 @@ def stride2_works(one: Convolution, request: Request) -> Iterator[Work]:
     assert windows is not None
     # The window with most taps takes longest.
     most = max(windows, key=lambda window: window.terms)
-    every = [window.terms / most.terms for window in windows]
-    found = [made for made in _found(most, problem.size, info, every) if made[2] == 1]
-    few = not found or _idle(most, found[0], info, len(windows))
+    # Tiles of rows with fewer taps would end before the others, so they are a launch of their own.
+    joined = len(windows) if all(one.terms == most.terms for one in windows) else 1
+    found = [made for made in _found(most, problem.size, info, joined) if made[2] == 1]
+    few = not found or _idle(most, found[0], info, joined)
     if few and not request.candidates:
         return
     for _, plan, _ in found[: _TIMED if request.candidates else 1]:
@@ -254,13 +254,12 @@ def stride2_works(one: Convolution, request: Request) -> Iterator[Work]:
         x = image_of(problem, steps, info)
         weights = weights_of(problem, x.room, plan.depth, steps, info)
         seen: list[tuple[_Form, list[tuple[Correlation, int]]]] = []
-        rows = sorted(_rows(phases_of(problem, weights)), key=lambda row: -_taps(row))
-        for row in rows:
+        for row in _rows(phases_of(problem, weights)):
             window = _window(row)
             assert window is not None
             form = _form_of_phases(problem, row, window, plan)
             first = window, (0, *row[0].offsets)[-2] * problem.axes[-1].count
-            if seen and seen[-1][0] == form:
+            if seen and joined > 1 and seen[-1][0] == form:
                 seen[-1][1].append(first)
             else:
                 seen.append((form, [first]))
@@ -269,10 +268,6 @@ def stride2_works(one: Convolution, request: Request) -> Iterator[Work]:
             target = target_of(steps, problem.a.dtype, 0)
             steps.launches.append(_launch(several, form, 1, step, x, weights, target, info))
         yield replace(steps.work(), variant=f"phases {_title(plan)}", group=int(few))
-
-
-def _taps(row: list[Part]) -> int:
-    return sum(prod(axis.terms for axis in part.problem.axes) for part in row)
 
 
 def _rows(parts: list[Part]) -> list[list[Part]]:

@@ -6,7 +6,7 @@ outside. A model of steps and idle cores chooses the fastest box.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from calor.dtypes import DType, float32
@@ -159,13 +159,13 @@ def plans_of(
     rows: int,
     share: int = SHARE,
     pieces: int = 0,
-    windows: Sequence[float] = (1.0,),
+    windows: int = 1,
 ) -> list[Made]:
     """Return plans with ``rows``, the fastest first; ``size``: of the result.
 
     ``share``: minimum of steps of a part. With a small one, tiles of few pixels are among them.
     ``pieces``: into how many a row of pixels is cut; as few as possible, if it is 0. ``windows``:
-    the steps of each of the problems in a launch, relative to this one, which has most.
+    the number of such problems in a launch.
     """
     found: list[Made] = []
     down, across = two_axes(problem)
@@ -182,12 +182,12 @@ def plans_of(
         for some in range(1, min(_COLUMNS // (high * wide), most) + 1 if whole else 2):
             plan = TmaPlan(dtype, dtype, rows, (some, high, wide), 2)
             if plan.units <= info.max_units and (plan.columns >= least or whole):
-                found += _divided(plan, plan.tiles(problem), windows, steps, size, share, info)
+                found += _divided(plan, plan.tiles(problem) * windows, steps, size, share, info)
     return sorted(found, key=lambda made: made[0])
 
 
 def plans_of_pieces(
-    problem: Correlation, size: int, info: DeviceInfo, rows: int, windows: Sequence[float]
+    problem: Correlation, size: int, info: DeviceInfo, rows: int, windows: int
 ) -> list[Made]:
     """Return plans for rows of pixels in more pieces than needed, the fastest first.
 
@@ -204,7 +204,6 @@ def plans_of_pieces(
 def _divided(
     plan: TmaPlan,
     tiles: int,
-    windows: Sequence[float],
     steps: int,
     size: int,
     share: int,
@@ -221,10 +220,8 @@ def _divided(
         if splits * size >= MOST:
             continue
         stages = 2 + room // (LINE * (plan.rows + plan.columns))
-        rounds = -(-tiles * len(windows) * splits // info.cores)
-        # In several rounds a core has tiles of all windows.
-        some = -(-steps // splits) * (sum(windows) / len(windows) if rounds > 1 else 1)
-        cycles = rounds * (some * step + _TILE)
+        rounds = -(-tiles * splits // info.cores)
+        cycles = rounds * (-(-steps // splits) * step + _TILE)
         if splits > 1:
             cycles += _TILE + 8 * splits * size / (info.cores * _MOVED)
         yield float(cycles), replace(made, stages=min(stages, _STAGES)), splits

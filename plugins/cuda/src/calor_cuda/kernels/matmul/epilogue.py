@@ -138,13 +138,9 @@ def end_part(end: End, read: Operands, parts: kl.Pointer, sums: kl.Fragment, par
         for turn in range(_TURNS):
             end.write(turn, part, place, read[turn])
     else:
-        shared = None if plan.transposed else read[0]
-        given = read[0]
         for turn in kl.loop_range(_TURNS):
-            # The operands of the next turn are read while this one is computed.
-            ahead = end.read(kl.min(turn + 1, _TURNS - 1), part, shared)
-            end.write(turn, part, place, given)
-            given = ahead
+            shared = None if plan.transposed else read[0]
+            end.write(turn, part, place, end.read(turn, part, shared))
 
 
 def all_turns(end: End, part: int) -> Operands:
