@@ -5,11 +5,11 @@
     python benchmarks/census.py roberta --device described:cuda --mode training --dtype tf32
 
 Without ``--compare``: each kernel of a step with its launches, its share of the step and its time
-beside the ceilings, and the peak memory. ``--first-call``: the seconds of the first call in a new
-process, with empty and with warm caches; alone it does only this. ``described:NAME`` plans the step
-for a device that is only described (`testing/census_devices.py`); nothing runs, so times are those
-of the ceilings. With ``--compare``: whole steps in turns with peers, after the results were found
-to agree.
+beside the ceilings, and the peak memory; ``--peak`` tells what is in memory then. ``--first-call``:
+the seconds of the first call in a new process, with empty and with warm caches; alone it does only
+this. ``described:NAME`` plans the step for a device that is only described
+(`testing/census_devices.py`); nothing runs, so times are those of the ceilings. With ``--compare``:
+whole steps in turns with peers, after the results were found to agree.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--compare", default="", metavar="PEERS", help=f"some of {','.join(PEERS)}")
     add("--launches", action="store_true", help="launches too, where --compare is given")
     add("--sequence", action="store_true", help="every launch in order as well")
+    add("--peak", action="store_true", help="what is in memory at the peak, and who made it")
     add("--first-call", action="store_true", help="time first calls, in processes of their own")
     add("--threads", type=int, metavar="N", help="threads for everyone")
     add("--repeats", type=int, default=7, metavar="N", help="samples of a step")
@@ -159,7 +160,7 @@ def measured(setting: Any, options: argparse.Namespace) -> dict[str, Any]:
     if options.start:
         return starts.started(setting, options.device)
     found: dict[str, Any] = {}
-    if options.compare or options.launches or not options.first_call:
+    if options.compare or options.launches or options.peak or not options.first_call:
         found = of_step(setting, options)
     if options.first_call:
         found |= starts.of_processes(setting, options.device)
@@ -195,6 +196,11 @@ def of_step(setting: Any, options: argparse.Namespace) -> dict[str, Any]:
                 found["far_below"] = low = launches.far_below(rows, fraction)
                 print(f"{len(low)} of 2 % of the step or more below {fraction:g} of their ceilings")
                 print("\n".join(launches.told(low)))
+    if options.peak:
+        with opened(options):
+            held = step.peak()
+        print(held, flush=True)
+        found["peak"] = asdict(held)
     return found
 
 

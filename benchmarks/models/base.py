@@ -89,12 +89,14 @@ class Calor(Library):
         return self.arrays.scatter_nd(x, rows[:, None], values, update="add")
 
     def optimizer(self, kind: str, parameters: Any, device: str) -> Any:
-        """Return an optimizer of calor-train."""
+        """Return an optimizer of calor-train, whose state has the parameters' dtype as torch's."""
         from calor import train
 
+        held = [*parameters]
+        kept = {"state_dtype": held[0].dtype}
         if kind == "sgd":
-            return train.SGD(parameters, lr=SGD_RATE, momentum=0.9)
-        return train.AdamW(parameters, lr=ADAMW_RATE)
+            return train.SGD(held, lr=SGD_RATE, momentum=0.9, **kept)
+        return train.AdamW(held, lr=ADAMW_RATE, **kept)
 
 
 class Torch(Library):

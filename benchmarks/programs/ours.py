@@ -130,6 +130,14 @@ class Ours:
         self.wait()
         return pool.peak
 
+    def peak(self) -> Any:
+        """Return what is in memory when a step needs the most, planned anew."""
+        import calor
+        import calor_kernel
+
+        with calor.device(self.device), self.precision():
+            return calor_kernel.peak(self.jitted, *self.bound_to)
+
     def gradients(self) -> tuple[float, dict[str, float]]:
         """Return the loss, and the norm of each parameter's gradient; no weight changes."""
         import calor

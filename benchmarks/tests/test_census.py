@@ -77,6 +77,16 @@ def test_a_step_without_fusers_has_more_launches() -> None:
         compared.peer("calor-unfused", setting, state, "numpy")
 
 
+def test_what_is_in_memory_at_the_peak_of_a_step_is_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    arguments = ["lstm_lm", "--device", "described:cuda", "--mode", "training"]
+    assert census.main([*arguments, "--dtype", "bfloat16", "--size", "tiny", "--peak"]) == 0
+    told = capsys.readouterr().out
+    assert "arguments and state" in told
+    assert "x bfloat16[" in told
+
+
 def test_results_are_judged_beside_exact_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     judge = compared.Judge(Setting("mini_gpt", "training", "float32", "tiny"), {}, gpu=False)
     exact, asked = np.ones(3), []

@@ -1,5 +1,7 @@
 """Optimizers: their formulas written once more in NumPy, groups, state, and jit."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -178,6 +180,43 @@ def test_moments_of_halves_are_float32():
     optimizer.step()
     # 1e-5 squared is zero in float16; the step would be infinite.
     np.testing.assert_allclose(p.numpy().astype(np.float32), 0.875, rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "make", [Adam, AdamW, partial(Adam, amsgrad=True), partial(SGD, momentum=0.9)]
+)
+def test_a_state_dtype_rounds_the_state_and_nothing_else(make):
+    generator = np.random.default_rng(0)
+    given = generator.uniform(0.5, 1.0, (3, 5)).astype(np.float32)
+    p, q = (calor.asarray(given, dtype=calor.bfloat16, requires_grad=True) for _ in range(2))
+    short, exact = make([p], lr=0.125, state_dtype="bfloat16"), make([q], lr=0.125)
+    p.grad = q.grad = calor.asarray(generator.standard_normal((3, 5)), dtype=calor.bfloat16)
+    short.step()
+    exact.step()
+    # The first step reads the state as it was before it was rounded.
+    np.testing.assert_array_equal(p.numpy(), q.numpy())
+    slots, wanted = (one.param_groups[0].state for one in (short, exact))
+    for slot, (held,) in slots.items():
+        assert held.dtype is calor.bfloat16
+        rounded = wanted[slot][0].astype(calor.bfloat16)
+        np.testing.assert_array_equal(held.numpy(), rounded.numpy())
+    again = make([calor.zeros_like(p, requires_grad=True)], lr=0.125, state_dtype="bfloat16")
+    again.load_state_dict(short.state_dict())
+    for slot, (held,) in again.param_groups[0].state.items():
+        assert held.dtype is calor.bfloat16
+        np.testing.assert_array_equal(held.numpy(), slots[slot][0].numpy())
+
+
+def test_a_state_dtype_holds_pairs_of_complex_parameters_but_no_complex_state():
+    z = calor.asarray([1.0 + 2.0j], requires_grad=True)
+    z.grad = calor.asarray([1.0 - 1.0j])
+    optimizer = Adam([z], lr=0.5, state_dtype=calor.bfloat16)
+    optimizer.step()
+    np.testing.assert_allclose(z.numpy(), 0.5 + 2.5j, rtol=1e-5)
+    with pytest.raises(DTypeError, match="complex64, which bfloat16 cannot hold; leave"):
+        SGD([z], momentum=0.5, state_dtype=calor.bfloat16)
+    with pytest.raises(DTypeError, match="floating dtype, not int8"):
+        Adam([z], state_dtype="int8")
 
 
 def test_complex_parameters_are_stepped_as_pairs_of_real_ones():

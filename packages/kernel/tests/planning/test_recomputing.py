@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 
 import calor
+from calor import nn
 from calor.dtypes import bfloat16, float32
 from calor.ops.base import table
 from calor.ops.composites import like, wide
 from calor_interpreter.device import MANY_UNITS, LanesDevice
 from calor_kernel.library.elementwise import ElementwiseFuser
 from calor_kernel.library.reduce import RowFuser
-from calor_kernel.planning import compiling
+from calor_kernel.planning import compiling, norm_shapes
 from calor_kernel.planning import recomputing as passes
 from calor_kernel.planning.recomputing import recomputing
 from calor_kernel.runtime.backend import KernelBackend
@@ -168,3 +169,58 @@ def test_what_is_wanted_or_read_at_once_is_stored():
         assert recomputing(graph) is graph
         graph = calor.trace(_gradients(_groups), *map(calor.zeros, shapes))
         assert recomputing(graph) is graph
+
+
+def _grouped(groups, activation, x, k, w, b):
+    """Norms of groups of channels with scales and shifts, between convolutions."""
+    for _ in range(2):
+        made = nn.functional.group_norm(x, groups, w, b)
+        x = table()["conv"](activation(made), k, **CONV)
+    return x
+
+
+GROUPS = {
+    "groups": (lambda *g: _grouped(2, nn.functional.silu, *g), IMAGES),
+    "channels": (lambda *g: _grouped(4, nn.functional.relu, *g), IMAGES),
+    "one": (lambda *g: _grouped(1, calor.tanh, *g), IMAGES),
+}
+
+
+@pytest.mark.parametrize("dtype", [float32, bfloat16], ids=str)
+@pytest.mark.parametrize("case", GROUPS)
+def test_what_follows_norms_of_groups_is_computed_again_in_their_shape(case, dtype, monkeypatch):
+    function, shapes = GROUPS[case]
+    monkeypatch.setattr(norm_shapes, "is_size", lambda n: False)
+    with calor.device("numpy"):
+        graph = calor.trace(_gradients(function), *(calor.zeros(s, dtype=dtype) for s in shapes))
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=shape).astype(dtype.numpy) for shape in shapes]
+    found, executable = _run(graph, arrays)
+    monkeypatch.setattr(norm_shapes, "is_size", lambda n: True)
+    plain, before = _run(graph, arrays)
+    near = {"float32": 2e-6, "bfloat16": 2e-2}[dtype.name]
+    for a, b in zip(found, plain, strict=True):
+        a, b = a.astype(np.float64), b.astype(np.float64)
+        np.testing.assert_allclose(a, b, rtol=near, atol=near * abs(b).max())
+    live = [max(e.recorder.lives({}).live(len(e.draft.tasks))) for e in (executable, before)]
+    assert live[0] < live[1]
+
+
+def test_shapes_stay_where_operands_are_no_views_or_sums_are_of_parts():
+    def mixed(x, y):
+        made = table()["standardize"](x.reshape(2, 2, -1), axes=(2,), eps=1e-5)[0].reshape(x.shape)
+        # Turned, y has no strides in the norm's shape; a sum along rows is of parts of an axis.
+        return made * y.mT, calor.sum(made, axis=2), calor.sum(made, axis=(2, 3)), made + 1.0
+
+    with calor.device("numpy"):
+        graph = calor.trace(mixed, calor.zeros((2, 4, 6, 6)), calor.zeros((2, 4, 6, 6)))
+        found = norm_shapes.in_norm_shapes(graph)
+    assert found.output_specs == graph.output_specs
+    shapes = {(n.op.name, len(found.specs[n.inputs[0]].shape)) for n in found.nodes if n.inputs}
+    assert {("mul", 4), ("sum", 4), ("add", 3)} <= shapes
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=(2, 4, 6, 6)).astype(np.float32) for _ in range(2)]
+    with calor.device("numpy"):
+        expected = [x.numpy() for x in mixed(*map(calor.asarray, arrays))]
+    for one, other in zip(_run(graph, arrays)[0], expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)

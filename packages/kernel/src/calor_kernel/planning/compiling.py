@@ -15,6 +15,7 @@ from calor.graph.graph import Graph, Node
 from calor.interning import remember
 from calor_kernel.contract.movement import ALWAYS_OF_DENSE, view_of
 from calor_kernel.contract.work import Refusal, View
+from calor_kernel.planning.activations import rewriting_activations
 from calor_kernel.planning.control import ControlPlan, Staged
 from calor_kernel.planning.dense_results import dense_results
 from calor_kernel.planning.drafts import Planned
@@ -23,6 +24,7 @@ from calor_kernel.planning.flows import FLOWS, flow_refusal, has_flows
 from calor_kernel.planning.joins import joining
 from calor_kernel.planning.late_casts import casts_behind
 from calor_kernel.planning.lean_scans import lean_scans
+from calor_kernel.planning.norm_shapes import in_norm_shapes
 from calor_kernel.planning.planner import SOURCES
 from calor_kernel.planning.recomputing import recomputing
 from calor_kernel.planning.repeating import Unrepeated, repeats
@@ -116,7 +118,9 @@ def known_in_stages(engine: Engine, graph: Graph) -> bool:
 
 def arranged(graph: Graph) -> Graph:
     """Return the graph in the form that is planned: the same numbers with less to store."""
-    return dense_results(casts_behind(joining(recomputing(lean_scans(graph)))))
+    return dense_results(
+        casts_behind(joining(rewriting_activations(recomputing(in_norm_shapes(lean_scans(graph))))))
+    )
 
 
 def compile_graph(engine: Engine, graph: Graph) -> Executable:

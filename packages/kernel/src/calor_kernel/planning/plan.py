@@ -43,6 +43,7 @@ from calor_kernel.planning.recording import (
 )
 from calor_kernel.planning.shared_copies import shared_copies
 from calor_kernel.planning.side_by_side import side_by_side
+from calor_kernel.planning.task_order import released_early
 from calor_kernel.planning.values import Depends, Draft, HostBlock
 
 if TYPE_CHECKING:
@@ -165,7 +166,8 @@ class Plan:
         if works is None:
             chosen = engine.tuner.choose_all(draft.tasks)
             info = engine.device.info
-            draft, works = side_by_side(*shared_copies(draft, chosen, info), info)
+            beside = side_by_side(*shared_copies(draft, chosen, info), info)
+            draft, works = released_early(*beside)
         self.begin(engine, draft, draft.graph, works)
         self.output_bytes: Sequence[int] = [p.nbytes for p in draft.outputs]
         self.graph: Graph = draft.graph

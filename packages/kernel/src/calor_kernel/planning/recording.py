@@ -38,6 +38,7 @@ from calor_kernel.ir.passes.cubes import COUNT, COUNTS
 from calor_kernel.library.run_guard import guard_launch
 from calor_kernel.planning.arena import Layout, Lives, Overwriting, lay_out, lives
 from calor_kernel.planning.engine import Engine
+from calor_kernel.planning.failing import last_failing
 from calor_kernel.planning.values import Draft, Launched, Piece, Task
 
 # How the target buffer of an output relates to the inputs, if it is not a single input.
@@ -271,7 +272,7 @@ class Recorder:
 
     def _fails(self, private: bool) -> int:
         """Return the last task whose failure leaves the targets as they were, or -1."""
-        return -1 if private else max(self.status, default=-1)
+        return -1 if private or not self.status else last_failing(self.draft.tasks, self.works)
 
     def in_place(self, outputs: int) -> list[int]:
         """Return the first outputs that need no copy in place of the input with the same number.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import calor
 from calor.compiling.host_numbers import WithHostNumbers
@@ -13,6 +13,9 @@ from calor.transforms.jit import Jitted
 from calor.units import bytes_text
 from calor_kernel.planning.plan import Plan
 from calor_kernel.planning.values import Draft, Piece, Task
+
+# Of the ops that one launch computes, so many are named.
+_OPS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +134,24 @@ def peak(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Peak:
             f"{program.device.name} has no plan of {program.name} as a whole; a program without "
             f"control flow on a device that runs calor's kernels has one"
         )
+    return of_plan(plan, in_place)
+
+
+def of_plan(plan: Plan, in_place: Mapping[int, int]) -> Peak:
+    """Return what is in memory at the peak of a plan.
+
+    Parameters
+    ----------
+    plan : Plan
+        The plan.
+    in_place : mapping of int to int
+        For each output that is written to the memory of an input, that input.
+
+    Returns
+    -------
+    Peak
+        The bytes, and the values that they belong to.
+    """
     graph = plan.graph
     lives = plan.recorder.lives(in_place)
     tasks = plan.draft.tasks
@@ -171,4 +192,11 @@ def _grouped(draft: Draft, held: Sequence[tuple[Piece, int]], op: str) -> tuple[
 
 
 def _title(task: Task) -> str:
-    return " + ".join(task.covers or (task.op,))
+    """Return the ops of a task, of many those that stand at its ends."""
+    ops = [*task.covers]
+    if not ops:
+        return task.op
+    if len(ops) > _OPS:
+        half = _OPS // 2
+        ops[half:-half] = [f"{len(ops) - 2 * half} more"]
+    return " + ".join(ops)

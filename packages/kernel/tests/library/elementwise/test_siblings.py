@@ -9,7 +9,7 @@ import calor
 from calor.dtypes import bfloat16, float32
 from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.contract.work import Build
-from calor_kernel.library.elementwise import ElementwiseFuser
+from calor_kernel.library.elementwise import ElementwiseFuser, siblings
 from calor_kernel.planning.recording import Recorder
 from calor_kernel.runtime.backend import KernelBackend
 
@@ -166,3 +166,36 @@ def test_a_kernel_serves_several_counts():
         assert builds(9) != builds(8)
     finally:
         del CASES["some"]
+
+
+def halves(rate, p, g, v):
+    """SGD with momentum, whose state and parameter are rounded."""
+    made = v.astype(float32) * 0.9 + g.astype(float32)
+    state = made.astype(bfloat16)
+    return (p.astype(float32) - made * rate).astype(bfloat16), state
+
+
+def test_a_chain_writes_rounded_results_and_not_what_they_are_made_of():
+    with calor.device("numpy"):
+        given = [calor.zeros((8, 64), dtype=bfloat16) for _ in range(3)]
+        graph = calor.trace(halves, calor.zeros(()), *given)
+    (group,) = ElementwiseFuser().groups(graph, MANY_UNITS)
+    assert {*group.outputs} == {*graph.outputs}
+
+
+@pytest.mark.parametrize(("most", "count"), [(1 << 30, 1), (2 * 64 * 64 * 4, 3), (1, 0)])
+def test_few_gradients_wait_for_an_update(most, count, monkeypatch):
+    def update(x, *weights):
+        return momentum(0.5, *weights[:6], *[x @ w for w in weights[:6]], *weights[6:])
+
+    monkeypatch.setattr(siblings, "_GRADIENTS", most)
+    with calor.device("numpy"):
+        graph = calor.trace(update, *[calor.zeros((64, 64)) for _ in range(13)])
+    found = [g for g in ElementwiseFuser().groups(graph, MANY_UNITS) if g.op == siblings.SIBLINGS]
+    assert len(found) == count
+    # Neighbours in the order in which their gradients are made.
+    makers = {v: n for n, node in enumerate(graph.nodes) for v in node.outputs}
+    products = [n for n, node in enumerate(graph.nodes) if node.op.name == "dot_general"]
+    for group in found:
+        read = sorted(products.index(makers[v]) for v in group.inputs if makers.get(v) in products)
+        assert read == [*range(read[0], read[0] + len(read))]

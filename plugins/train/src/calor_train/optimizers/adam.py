@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import calor
-from calor import Tensor
+from calor import DType, Tensor
 from calor.errors import ArgumentError
 from calor_train.optimizers.base import Optimizer, Parameters
-from calor_train.optimizers.group import ParameterGroup, assign
+from calor_train.optimizers.group import ParameterGroup
 
 
 class Corrections:
@@ -42,10 +42,10 @@ class AdamGroup(ParameterGroup):
     """Parameters of Adam with the running moments of their gradients.
 
     1 − beta and log beta are computed on the host in double precision: in float32, 1 − 0.999 would
-    be wrong in the fifth digit. The moments of half types are float32, which takes two bytes more
-    each than PyTorch's: with beta2 = 0.999 a bfloat16 moment cannot become smaller, since a
-    thousandth less rounds to the same number. After gradients that were ten times as large, such
-    steps stay eleven times too small for good.
+    be wrong in the fifth digit. The moments of half types are float32 unless ``state_dtype`` says
+    otherwise, which takes two bytes more each than PyTorch's: with beta2 = 0.999 a bfloat16 moment
+    cannot become smaller, since a thousandth less rounds to the same number. After gradients that
+    were ten times as large, such steps stay eleven times too small for good.
     """
 
     dynamic = (
@@ -125,14 +125,13 @@ class AdamGroup(ParameterGroup):
         decays = "weight_decay" in self.used
         if decays and not self.decoupled:
             g = g + p * self.weight_decay
-        mean = self.state["exp_avg"][index]
-        square = self.state["exp_avg_sq"][index]
-        assign(mean, mean + (g - mean) * self.rest1)
-        assign(square, square * self.beta2 + g * g * self.rest2)
+        mean = self.held("exp_avg", index, p)
+        mean = self.hold("exp_avg", index, mean + (g - mean) * self.rest1)
+        square = self.held("exp_avg_sq", index, p) * self.beta2 + g * g * self.rest2
+        square = self.hold("exp_avg_sq", index, square)
         if self.amsgrad:
-            largest = self.state["max_exp_avg_sq"][index]
-            assign(largest, calor.maximum(largest, square))
-            square = largest
+            largest = self.held("max_exp_avg_sq", index, p)
+            square = self.hold("max_exp_avg_sq", index, calor.maximum(largest, square))
         size, root = shared.of(index, p)
         step = mean / (calor.sqrt(square) / root + self.eps) * size
         if decays and self.decoupled:
@@ -157,7 +156,8 @@ class Adam(Optimizer):
     - p = p − lr · m / (1 − beta1ᵗ) / (√v / √(1 − beta2ᵗ) + eps)
 
     Names, defaults and formulas are those of torch.optim.Adam. The moments of half types are
-    float32. A parameter without a gradient makes no step and counts none.
+    float32 by default; with `state_dtype` they can be as short as PyTorch's, whose second moment
+    does not shrink in bfloat16. A parameter without a gradient makes no step and counts none.
 
     Parameters
     ----------
@@ -178,13 +178,17 @@ class Adam(Optimizer):
     master_weights : bool
         Keep float32 copies of float16 and bfloat16 parameters, so that steps below their precision
         add up.
+    state_dtype : DType or str, optional
+        The floating dtype of the running state; by default float32 for half types, otherwise that
+        of the parameter. A half type takes less memory; a step is computed in float32 and rounds
+        the state.
 
     Raises
     ------
     ArgumentError
         If there are no parameters, an option is unknown, or a number is out of its range.
     DTypeError
-        If a parameter is not floating or complex.
+        If a parameter is not floating or complex, or `state_dtype` cannot hold its state.
     GradientError
         If a parameter is computed from other tensors.
 
@@ -218,6 +222,7 @@ class Adam(Optimizer):
         *,
         maximize: bool = False,
         master_weights: bool = False,
+        state_dtype: DType | str | None = None,
     ) -> None:
         super().__init__(
             params,
@@ -229,6 +234,7 @@ class Adam(Optimizer):
                 "amsgrad": amsgrad,
                 "maximize": maximize,
                 "master_weights": master_weights,
+                "state_dtype": state_dtype,
             },
         )
 
@@ -258,13 +264,17 @@ class AdamW(Adam):
     master_weights : bool
         Keep float32 copies of float16 and bfloat16 parameters, so that steps below their precision
         add up.
+    state_dtype : DType or str, optional
+        The floating dtype of the running state; by default float32 for half types, otherwise that
+        of the parameter. A half type takes less memory; a step is computed in float32 and rounds
+        the state.
 
     Raises
     ------
     ArgumentError
         If there are no parameters, an option is unknown, or a number is out of its range.
     DTypeError
-        If a parameter is not floating or complex.
+        If a parameter is not floating or complex, or `state_dtype` cannot hold its state.
     GradientError
         If a parameter is computed from other tensors.
 
@@ -297,6 +307,7 @@ class AdamW(Adam):
         *,
         maximize: bool = False,
         master_weights: bool = False,
+        state_dtype: DType | str | None = None,
     ) -> None:
         super().__init__(
             params,
@@ -307,4 +318,5 @@ class AdamW(Adam):
             amsgrad,
             maximize=maximize,
             master_weights=master_weights,
+            state_dtype=state_dtype,
         )

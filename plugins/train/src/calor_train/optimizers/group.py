@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 import calor
-from calor import Tensor
+from calor import DType, Tensor
+from calor.dtypes import as_dtype
 from calor.errors import ArgumentError, DTypeError, ShapeError
 from calor.transforms.state import Stateful
 from calor_train.optimizers.working import enter, leave
@@ -40,6 +41,8 @@ class ParameterGroup(Stateful):
         Ascend in place of descending.
     master_weights : bool
         Keep float32 copies of float16 and bfloat16 parameters.
+    state_dtype : DType or str, optional
+        The floating dtype of the state tensors; by default that in which a step is computed.
     **numbers : float or Tensor
         The hyper-parameters by name.
 
@@ -47,6 +50,8 @@ class ParameterGroup(Stateful):
     ------
     ArgumentError
         If a hyper-parameter is negative or not a number.
+    DTypeError
+        If ``state_dtype`` is not floating, or the state of a parameter is complex.
 
     Examples
     --------
@@ -75,6 +80,7 @@ class ParameterGroup(Stateful):
         counted: bool,
         maximize: bool,
         master_weights: bool,
+        state_dtype: DType | str | None,
         **numbers: Any,
     ) -> None:
         self.used: frozenset[str] = frozenset()
@@ -84,7 +90,8 @@ class ParameterGroup(Stateful):
         self.set_numbers(**numbers)
         with calor.no_grad():
             forms = [enter(p.detach(), self.pairs) for p in self.params]
-            self.state = {slot: [calor.zeros_like(x) for x in forms] for slot in slots}
+            kept = None if state_dtype is None else self._kept_in(as_dtype(state_dtype), forms)
+            self.state = {slot: [calor.zeros_like(x, dtype=kept) for x in forms] for slot in slots}
             self.masters: list[Tensor | None] = [
                 x.copy()
                 if master_weights and x.dtype is not p.dtype and not p.dtype.is_complex
@@ -240,6 +247,59 @@ class ParameterGroup(Stateful):
             for index, (p, g) in enumerate(zip(self.params, grads, strict=True)):
                 if g is not None:
                     self._step_one(index, p, g, shared)
+
+    def _kept_in(self, dtype: DType, forms: Sequence[Tensor]) -> DType:
+        """Return the dtype of the state, after a check."""
+        if not dtype.is_floating:
+            raise DTypeError(f"state_dtype must be a floating dtype, not {dtype.name}")
+        for name, form in zip(self.names, forms, strict=True):
+            if form.dtype.is_complex:
+                raise DTypeError(
+                    f"the state of parameter {name!r} is {form.dtype.name}, which {dtype.name} "
+                    f"cannot hold; leave state_dtype out"
+                )
+        return dtype
+
+    def held(self, slot: str, index: int, p: Tensor) -> Tensor:
+        """Return a state tensor in the dtype in which a step is computed.
+
+        Parameters
+        ----------
+        slot : str
+            The name of the state.
+        index : int
+            The parameter's position in the group.
+        p : Tensor
+            The parameter, as `change` receives it.
+
+        Returns
+        -------
+        Tensor
+            The state, of the dtype of `p`.
+        """
+        found = self.state[slot][index]
+        return found if found.dtype is p.dtype else found.astype(p.dtype)
+
+    def hold(self, slot: str, index: int, value: Tensor) -> Tensor:
+        """Set a state tensor, rounded to its dtype.
+
+        Parameters
+        ----------
+        slot : str
+            The name of the state.
+        index : int
+            The parameter's position in the group.
+        value : Tensor
+            The new state.
+
+        Returns
+        -------
+        Tensor
+            `value`, as it was before rounding.
+        """
+        target = self.state[slot][index]
+        assign(target, value if value.dtype is target.dtype else value.astype(target.dtype))
+        return value
 
     def count(self, steps: Tensor, present: Sequence[bool]) -> None:
         """Count a step of the parameters that make one.

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import calor
-from calor import Tensor
+from calor import DType, Tensor
 from calor.errors import ArgumentError
 from calor_train.optimizers.base import Optimizer, Parameters
-from calor_train.optimizers.group import ParameterGroup, assign
+from calor_train.optimizers.group import ParameterGroup
 
 
 class SGDGroup(ParameterGroup):
@@ -46,8 +46,8 @@ class SGDGroup(ParameterGroup):
         if "weight_decay" in self.used:
             g = g + p * self.weight_decay
         if self.state:
-            buffer = self.state["momentum_buffer"][index]
-            assign(buffer, buffer * self.momentum + self._undamped(index, g))
+            buffer = self.held("momentum_buffer", index, p) * self.momentum
+            buffer = self.hold("momentum_buffer", index, buffer + self._undamped(index, g))
             g = g + buffer * self.momentum if self.nesterov else buffer
         after: Tensor = p - g * self.lr
         return after
@@ -70,7 +70,8 @@ class SGD(Optimizer):
     - b = momentum · b + (1 − dampening) · g, and b = g in the first step
     - p = p − lr · b, with Nesterov's momentum p = p − lr · (g + momentum · b)
 
-    Names, defaults and formulas are those of torch.optim.SGD. The state of half types is float32.
+    Names, defaults and formulas are those of torch.optim.SGD. The state of half types is float32
+    unless `state_dtype` says otherwise.
 
     Parameters
     ----------
@@ -91,13 +92,17 @@ class SGD(Optimizer):
     master_weights : bool
         Keep float32 copies of float16 and bfloat16 parameters, so that steps below their precision
         add up.
+    state_dtype : DType or str, optional
+        The floating dtype of the running state; by default float32 for half types, otherwise that
+        of the parameter. A half type takes less memory; a step is computed in float32 and rounds
+        the state.
 
     Raises
     ------
     ArgumentError
         If there are no parameters, an option is unknown, or a number is out of its range.
     DTypeError
-        If a parameter is not floating or complex.
+        If a parameter is not floating or complex, or `state_dtype` cannot hold its state.
     GradientError
         If a parameter is computed from other tensors.
 
@@ -131,6 +136,7 @@ class SGD(Optimizer):
         *,
         maximize: bool = False,
         master_weights: bool = False,
+        state_dtype: DType | str | None = None,
     ) -> None:
         super().__init__(
             params,
@@ -142,5 +148,6 @@ class SGD(Optimizer):
                 "nesterov": nesterov,
                 "maximize": maximize,
                 "master_weights": master_weights,
+                "state_dtype": state_dtype,
             },
         )

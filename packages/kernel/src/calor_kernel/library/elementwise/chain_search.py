@@ -153,7 +153,8 @@ class ChainSearch(Links):
 
     def grow(self, root: int, taken: Set[int]) -> Chain:
         """Return the chain that ends at a node."""
-        return self.extended(self._with(Chain(root), root, (), ()), [root], taken)
+        made = self.extended(self._with(Chain(root), root, (), ()), [root], taken)
+        return self._with_readers(made, taken) if len(made.results) > 1 else made
 
     def extended(self, chain: Chain, waiting: list[int], taken: Set[int]) -> Chain:
         """Return a chain with what its nodes read, as far as that is correct and pays.
@@ -210,7 +211,7 @@ class ChainSearch(Links):
         return number not in taken and self.elementwise[number]
 
     def _with_readers(self, chain: Chain, taken: Set[int]) -> Chain:
-        """Return a chain with the nodes that read only its values, where fewer are written then."""
+        """Return a chain with the nodes that read only its values, where less is written then."""
         nodes, shape = self.graph.nodes, self.result(chain.root).shape
         written = [nodes[n].outputs[0] for n in sorted(chain.results)]
         for number in sorted({r for v in written for r in self.readers.get(v, ())}):
@@ -222,7 +223,7 @@ class ChainSearch(Links):
             if any(path or source not in chain.places for source, path, _ in sources):
                 continue
             made = self._grown(chain, number, (), ())
-            if made is not None and len(made.results) < len(chain.results):
+            if made is not None and self._written(made) < self._written(chain):
                 chain = made
         return chain
 
@@ -230,6 +231,10 @@ class ChainSearch(Links):
         """Return the bytes that a chain reads and writes."""
         outputs = [self.graph.nodes[n].outputs[0] for n in chain.results]
         return moved(self.graph, {value for value, _ in chain.operands}, outputs)
+
+    def _written(self, chain: Chain) -> int:
+        """Return the bytes that a chain writes."""
+        return sum(self.result(n).nbytes for n in chain.results)
 
     def weight(self, number: int) -> int:
         """Return the instructions of a node."""

@@ -2,7 +2,7 @@
 
 Requirements: siblings do not depend on each other, and have dense operands and single values only.
 They run at the place of the last of them, so values that nodes between would have released are
-limited in size; results of the graph are written at the end anyway.
+limited in size.
 """
 
 from __future__ import annotations
@@ -37,8 +37,10 @@ from calor_kernel.library.elementwise.paths import Path, along, in_place, move_o
 from calor_kernel.library.steps import redirected
 
 SIBLINGS: Final = "elementwise_siblings"
-# Bytes of values that wait for their siblings' nodes.
+# Bytes of values that wait for their siblings' nodes, and of those that wait where all results are
+# results of the graph: gradients of weights before an update, which moves several times as many.
 _WAITING: Final = 32 << 20
+_GRADIENTS: Final = 64 << 20
 # Bytes that all siblings move so that a launch alone costs more.
 _FEW: Final = 1 << 20
 _Operands = tuple[tuple[int, Path], ...]
@@ -158,11 +160,15 @@ def _with_small(
 
 
 def _read(links: Links, chain: Group) -> tuple[_Read, ...] | None:
-    """Return a chain's operands, None if one is not dense and has many values.
+    """Return a chain's operands, None if it stays alone: if one is not dense and has many values.
 
     Single values are read from the memory that they are a part of, since siblings often read parts
     of one array.
     """
+    readers = (r for v in chain.outputs for r in links.readers.get(v, ()))
+    if any(links.graph.nodes[r].op.name == "barrier" for r in readers):
+        # It is made late, so that it need not wait.
+        return None
     shape = links.graph.specs[chain.outputs[0]].shape
     dense, found = row_major(shape), []
     axes = [k for k, n in enumerate(shape) if n != 1]
@@ -208,18 +214,31 @@ class _Siblings:
 
 
 def _independent(links: Links, chains: Sequence[_Chain]) -> Iterator[list[_Chain]]:
-    """Yield chains that do not depend on each other, in the order of their last nodes."""
+    """Yield chains that do not depend on each other, in the order of their last nodes.
+
+    Chains of results of the graph are in the order in which what they read is made.
+    """
+
+    def place(chain: _Chain) -> tuple[bool, int]:
+        group = chain.group
+        if not links.wanted.issuperset(group.outputs):
+            return False, group.nodes[-1]
+        return True, max((links.maker.get(read.base[0], -1) for read in chain.operands), default=-1)
+
     found = [_Siblings()]
-    for chain in sorted(chains, key=lambda one: one.group.nodes[-1]):
+    for chain in sorted(chains, key=place):
         group = chain.group
         nodes, above = links.bits(group.nodes), links.above(group.inputs)
-        for one in found:
+        final = links.wanted.issuperset(group.outputs)
+        most = _GRADIENTS if final else _WAITING
+        # What is updated together is found together, as weights of a layer are.
+        for one in found[-1:] if final else found:
             waiting = _waiting(links, group, one.until)
             apart = not (above & one.nodes or nodes & one.above)
-            if apart and (not waiting or one.waiting + waiting <= _WAITING):
+            if apart and (not waiting or one.waiting + waiting <= most):
                 break
         else:
-            one, waiting = _Siblings(), 0
+            one, waiting = _Siblings(), waiting if final else 0
             found.append(one)
         one.chains.append(chain)
         one.nodes |= nodes
@@ -243,7 +262,10 @@ def _waiting(links: Links, chain: Group, until: float) -> int:
     Results that would be in memory beside those of the siblings anyway do not count.
     """
     if links.wanted.issuperset(chain.outputs):
-        return 0
+        # A view of few numbers has the size of the result, but not their memory.
+        read = ((chain.inputs[k], path) for k, path in chain.attributes["operands"])
+        values = {_base(links, v, path)[0] for v, path in read}
+        return sum(hinted(links.graph.specs[v].nbytes) for v in values if not _is_given(links, v))
     values = {v for v in chain.inputs if v in links.maker}
     if chain.nodes[-1] > until:
         values.update(chain.outputs)

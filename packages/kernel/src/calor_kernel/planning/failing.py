@@ -1,0 +1,50 @@
+"""The tasks of a plan that decide whether it fails.
+
+Requirements: results in place are written after the last possible failure. The gradient of an
+embedding checks the indices that the embedding has checked before, and so cannot fail alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from calor_kernel.contract.work import Work
+from calor_kernel.planning.values import Piece, Task, Value
+
+
+def last_failing(tasks: Sequence[Task], works: Sequence[Work]) -> int:
+    """Return the last task that may fail though none before it does, or -1."""
+    if not any(work.failures for work in works):
+        return -1
+    copies: dict[Piece, Value] = {}
+    seen: set[object] = set()
+    last = -1
+    for number, (task, work) in enumerate(zip(tasks, works, strict=True)):
+        for one in task.members or (task,):
+            if one.op == "copy":
+                (source,) = one.inputs
+                copies[one.outputs[0]] = _source(source, copies)
+        if not work.failures:
+            continue
+        key = _checked(task, work, copies)
+        if key is None or key not in seen:
+            last = number
+        seen.add(key)
+    return last
+
+
+def _source(value: Value, copies: dict[Piece, Value]) -> Value:
+    """Return what a value was copied from, if it is all of it."""
+    return copies.get(value.piece, value) if value.whole else value
+
+
+def _checked(task: Task, work: Work, copies: dict[Piece, Value]) -> object:
+    """Return what a task checks, equal for equal checks; None if that is not known."""
+    limits = tuple((one.kind, one.message, one.size) for one in work.failures)
+    indices = [_source(v, copies) for v in task.inputs if v.view.dtype.is_integer]
+    if len(limits) != 1 or limits[0][2] is None or len(indices) != 1:
+        return None
+    ((piece, view),) = ((v.piece, v.view) for v in indices)
+    steps = [(n, step) for n, step in zip(view.shape, view.strides, strict=True) if n != 1]
+    steps.sort(key=lambda pair: -pair[1])
+    return piece, view.dtype, view.offset, tuple(steps), limits
