@@ -60,6 +60,16 @@ def test_filters_are_shared_until_all_cores_have_cubes():
     assert few < 64 < many
 
 
+def test_filters_fit_shared_memory():
+    row = ((64, 3, 128, 128), (256, 3, 4, 4), (2, 2), (ONE, ONE), ONE, 1)
+    for nbytes in (2048, 16384, 65536):
+        info = replace(INFO, cores=132, shared_bytes=nbytes)
+        work, *_ = LOWERINGS["conv"](request_of("conv", row, dtypes.float32, info))
+        assert work.way.name == "direct filters"
+        (launch,) = work.launches
+        assert launch.build.kernel(info.features).shared_bytes <= nbytes
+
+
 @pytest.mark.parametrize(("terms", "windows"), [(9, 4), (17, 3), (27, 2), (48, 1)])
 def test_windows_of_a_unit_fit_its_registers(terms, windows):
     row = ((4, terms, 64, 64), (9, terms, 1, 1), ONE, (NONE, NONE), ONE, 1)

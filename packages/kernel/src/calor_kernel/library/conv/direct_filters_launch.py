@@ -34,9 +34,11 @@ _FILTERS, _OF_GROUP, _RESULTS = GROUP + 1, 5, 1 << 14
 _APART = 8
 # Filters of a cube at most, and cubes that a core has at the same time.
 _SHARE, _TOGETHER = 128, 4
-# Of groups: maximum of channels and of bytes of shared memory, filters of a cube, terms that a unit
-# reads at a time, and its windows.
-_CHANNELS, _BYTES, _BESIDE, _PART, _PAIR = 64, 40960, 16, 18, 2
+# Bytes of shared memory of a cube at most.
+_BYTES = 40960
+# Of groups: maximum of channels, filters of a cube, terms that a unit reads at a time, and its
+# windows.
+_CHANNELS, _BESIDE, _PART, _PAIR = 64, 16, 18, 2
 # What a unit does beside its products: for a term that it reads, and for a result.
 _READ, _WRITTEN = 8, 6
 
@@ -148,5 +150,7 @@ def _share(p: Correlation, cubes: int, windows: int, info: DeviceInfo) -> int:
         return int(waves * own)
 
     shares = {-(-outputs // (parts * GROUP)) * GROUP for parts in range(1, outputs // GROUP + 2)}
-    found: int = min(sorted((n for n in shares if n <= _SHARE), reverse=True), key=cost)
+    room = min(_BYTES, info.shared_bytes) // (p.terms * float32.itemsize)
+    most = max(GROUP, min(_SHARE, room))
+    found: int = min(sorted((n for n in shares if n <= most), reverse=True), key=cost)
     return found
