@@ -18,7 +18,7 @@ from calor_kernel import language as kl
 from calor_kernel.library import math
 from calor_kernel.library.elementwise.gelu import SHORT, short_exp2
 from calor_kernel.library.math.base import above, format_of, polynomial
-from calor_kernel.library.math.exponential import LOG2_E
+from calor_kernel.library.math.exponential import LOG2_E, normal_exp
 
 # The arguments of exponentials beyond which these are 0, in float32 and in float64; and those of a
 # normal number's density with the digits of half types.
@@ -46,7 +46,8 @@ def gate(x: kl.Number, short: bool) -> Gate:
     """Return both tails of the logistic function; ``short``: with the digits of half types."""
     size, end = abs(x), _ENDS[format_of(x).number]
     # The exponent is never positive, so nothing overflows.
-    fade = short_exp2(above(size, end) * -LOG2_E, SHORT) if short else math.exp(-size)
+    inside = above(size, end)
+    fade = short_exp2(inside * -LOG2_E, SHORT) if short else normal_exp(-inside)
     fade = kl.select(size > end, 0.0, fade)
     near = _inverse(fade + 1.0, short)
     far, positive = fade * near, x >= 0.0
@@ -83,7 +84,7 @@ def normal_slope(x: kl.Number, short: bool) -> kl.Number:
         return kl.select(x > 0.0, 1.0 - tail, tail)
     power = x * x * -0.5
     seen = power > -_ENDS[format_of(x).number]
-    density = math.exp(power) * (1 / sqrt(2 * pi))
+    density = normal_exp(kl.select(seen, power, 0.0)) * (1 / sqrt(2 * pi))
     below = (math.erf(x * sqrt(0.5)) + 1.0) * 0.5
     return below + kl.select(seen, x * density, 0.0)
 

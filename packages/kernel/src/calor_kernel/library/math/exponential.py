@@ -61,6 +61,18 @@ def exp(x: kl.Number) -> kl.Number:
     return scaled(p, kl.bitcast(total, form.signed), form)
 
 
+def normal_exp(x: kl.Number) -> kl.Number:
+    """Return e**x, within 1 ulp, for arguments whose results are normal numbers; any for NaN."""
+    form = base.format_of(x)
+    total = kl.fma(x, LOG2_E, form.magic)
+    n = total - form.magic
+    first, second = LOG_2[form.number]
+    r = kl.fma(n, -second, kl.fma(n, -first, x))
+    p = kl.fma(r * r, base.polynomial(r, EXP[form.number]), r) + 1.0
+    # The integer is in the low bits of the total.
+    return kl.bitcast(base.bits_of(p) + (base.bits_of(total) << form.fraction), form.dtype)
+
+
 @within(0.85, 0.8)
 def exp2(x: kl.Number) -> kl.Number:
     """Return 2**x, within 1 ulp; whole powers are exact."""

@@ -48,6 +48,8 @@ _VECTORS: Final = (4, 2, 1, 8)
 _PLANE: Final = 32
 # Instructions of an element from which units have fewer vectors of several operands on their way.
 _HEAVY: Final = 40
+# Cubes of a core, if units have one vector of short lines on their way.
+_RESIDENT: Final = 4
 _LONGEST: Final = 1 << 13
 # Bytes of a block of columns, and of one if there are fewer blocks than these.
 _WIDE, _NARROW, _FEW = 4096, 1024, 4
@@ -183,6 +185,8 @@ def _plan(problem: Problem, rows: int, chunk: int) -> RowPlan:
         once = problem.schedule.count == 1 and sum(problem.along[: len(program.memory)]) > 1
         if unroll > 1 and once and _weight(program) > _HEAVY:
             unroll = 2  # As many bytes on the way, with registers for more cubes.
+        elif several and unroll == 1:
+            plan = replace(plan, resident=_RESIDENT)
         known = None if several or chunk or unroll > 1 else _team_of_registers(problem)
         if known is not None:
             # The order of a sum is that of the same row with another stride.

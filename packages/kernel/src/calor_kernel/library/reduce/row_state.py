@@ -40,7 +40,8 @@ class RowPlan:
     vectors. ``alike``: for each view the first one with its strides, which has the same offsets; ()
     if rows have one axis. ``aligned``: whether rows begin at whole vectors, of which the last one
     may be incomplete. ``late``: whether the last pass reads all vectors of a turn before it writes
-    one, since a result may lie over an operand.
+    one, since a result may lie over an operand. ``resident``: cubes of a core for which registers
+    shall suffice, 0 for any.
     """
 
     steps: tuple[int, ...]
@@ -64,6 +65,7 @@ class RowPlan:
     alike: tuple[int, ...] = ()
     aligned: bool = False
     late: bool = False
+    resident: int = 0
 
 
 @dataclass(frozen=True, slots=True)

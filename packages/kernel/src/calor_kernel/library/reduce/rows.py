@@ -33,6 +33,8 @@ def reduce_rows(
     plan: RowPlan,
 ) -> None:
     """Run a program on rows; ``views``: the strides of sources and targets."""
+    if plan.resident:
+        kl.launch_attributes(cubes_per_core=plan.resident)
     run = Run(program, plan, (sources, targets, numbers), over, views)
     if kl.cube_size() > 1:
         team_rows(run, kl.cube_position())
