@@ -19,7 +19,7 @@ BARS = {
     "hip": (250, {"bindings", "dialect", "tables"}),
     "metal": (250, {"_bindings", "diagnosis", "dialect", "atomics", "matrices", "tables"}),
     "opencl": (260, {"_bindings", "diagnosis", "opencl_c", "plane_probe"}),
-    "wgpu": (260, {"_bindings", "diagnosis", "wgsl", "passes", "probes", "structs"}),
+    "wgpu": (280, {"_bindings", "diagnosis", "wgsl", "passes", "probes", "structs"}),
 }
 
 

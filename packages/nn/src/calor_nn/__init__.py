@@ -31,6 +31,14 @@ from calor_nn.activation import (
     Softsign,
     Tanh,
 )
+from calor_nn.adaptive_pool import (
+    AdaptiveAvgPool1d,
+    AdaptiveAvgPool2d,
+    AdaptiveAvgPool3d,
+    AdaptiveMaxPool1d,
+    AdaptiveMaxPool2d,
+    AdaptiveMaxPool3d,
+)
 from calor_nn.attention import MultiHeadAttention, PositionalEncoding
 from calor_nn.cache import KVCache, RotaryEmbedding
 from calor_nn.cells import GRUCell, LSTMCell, RNNCell
@@ -77,12 +85,6 @@ from calor_nn.module import Module, Parameter
 from calor_nn.norm import GroupNorm, LayerNorm, RMSNorm
 from calor_nn.padding import Pad
 from calor_nn.pool import (
-    AdaptiveAvgPool1d,
-    AdaptiveAvgPool2d,
-    AdaptiveAvgPool3d,
-    AdaptiveMaxPool1d,
-    AdaptiveMaxPool2d,
-    AdaptiveMaxPool3d,
     AvgPool1d,
     AvgPool2d,
     AvgPool3d,
