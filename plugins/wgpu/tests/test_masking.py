@@ -11,11 +11,12 @@ from calor_kernel.language import (
     Buffer,
     Scalar,
     absolute_position,
+    constant,
     kernel,
     modulo,
     select,
 )
-from calor_wgpu.passes import branch_chosen_loads, divide_by_products
+from calor_wgpu.passes import branch_chosen_loads, divide_by_products, mask_branched_loads
 from calor_wgpu.wgsl import WGSL, print_wgsl
 from device_runs import run
 
@@ -84,6 +85,80 @@ def test_a_moved_load_is_not_chosen_by_select() -> None:
     text = print_wgsl(built(padded), WGSL())
     assert "select(0.0f" not in text
     assert "= x[" in text
+
+
+@kernel
+def shifted(x: Any, y: Any, n: Any, *, width: int, back: int) -> None:
+    """Copy elements some places further, and ones where there are none before."""
+    i = absolute_position() * width
+    value = constant(1.0, float32, width)
+    if (i >= back) & (i - back + width <= n):
+        value = x.load(i - back, width)
+    y.store(i, value, mask=i < 64)
+
+
+@kernel
+def doubled(x: Any, y: Any, n: Any) -> None:
+    """Double what is there, and add what was written to it."""
+    i = absolute_position() * 4
+    value = constant(3.0, float32, 4)
+    if i + 4 <= n:
+        value = y.load(i, 4)
+    y.store(i, value * 2.0, mask=i < 64)
+    if i + 4 <= n:
+        value = y.load(i, 4) + x.load(i, 4)
+    y.store(i, value, mask=i < 64)
+
+
+@kernel
+def divided_place(x: Any, y: Any, n: Any) -> None:
+    """Read at a quotient, which only those units compute that read."""
+    i = absolute_position() * 4
+    value = constant(1.0, float32, 4)
+    if (n > 0) & (i < 64):
+        value = x.load(i // (n + 64) * 4, 4)
+    y.store(i, value, mask=i < 64)
+
+
+# A kernel, its arguments, and how many loads are masked and how many branches are left.
+BRANCHED = {
+    "four words": (shifted, {"width": 4, "back": 8}, 1, 0),
+    "four words apart": (shifted, {"width": 4, "back": 3}, 0, 1),
+    "single words": (shifted, {"width": 1, "back": 3}, 0, 1),
+    # A branch with two loads is left.
+    "memory that is written": (doubled, {}, 1, 1),
+    "a quotient": (divided_place, {}, 0, 1),
+}
+WIDE = Buffer(float32, align=16)
+
+
+@pytest.mark.parametrize("name", BRANCHED)
+@pytest.mark.parametrize("n", [4, 29, 64])
+def test_branches_that_load_four_words_are_masked_loads(name: str, n: int, device: Any) -> None:
+    function, build, masked, branches = BRANCHED[name]
+    original = function.build([WIDE, WIDE, COUNT], cube=(64, 1, 1), **build)
+    made = mask_branched_loads(original)
+    loads = [o for o in made.body.walk() if o.name == "load" and o.attributes.get("masked")]
+    left = [o for o in made.body.walk() if o.name == "if" and o.results]
+    assert (len(loads), len(left)) == (masked, branches)
+    # The memory ends where the elements end, and units beyond them read within it.
+    x, found = np.arange(1, n + 1, dtype=np.float32), []
+    for one in (original, made):
+        y = np.full(64, 7, np.float32)
+        run_on_lanes(one, (1, 1, 1), [x, y, n])
+        found.append(y)
+    y = np.full(64, 7, np.float32)
+    run(device, original, (1, 1, 1), [x, y, n])
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_array_equal(found[0], y)
+
+
+def test_masked_loads_of_four_words_have_no_branch() -> None:
+    given = [WIDE, WIDE, COUNT]
+    text = print_wgsl(shifted.build(given, cube=(64, 1, 1), width=4, back=8), WGSL())
+    read, _, stored = text.partition("let y_offset")[2].partition("arrayLength(&x) - 1u)]")
+    assert "if (" not in read
+    assert "select(" in stored
 
 
 @pytest.mark.parametrize("divisor", [3, 7, 57, 641, 6441, 2**30 + 1, 2**31 - 1])

@@ -177,9 +177,12 @@ class Pipeline:
             return
         self._put(target, to, source.load(index, width, mask=mask), among)
 
-    def put(self, tile: int, to: Any, value: Any) -> None:
-        """Store a loaded value to an index of the tile; "stores" does it after the round's work."""
-        self._put(self.target(tile), to, value)
+    def put(self, tile: int, to: Any, value: Any, among: Any = None) -> None:
+        """Store a loaded value to an index of the tile; "stores" does it after the round's work.
+
+        ``among``: whether this producer stores at all.
+        """
+        self._put(self.target(tile), to, value, among)
 
     def _put(self, target: Pointer, to: Any, value: Any, among: Any = None) -> None:
         # A branch alone knows its loads.

@@ -15,6 +15,8 @@ from .test_implicit_gemm_mma import H200, LOWERINGS, ONE, PADDED, names, request
 
 AHEAD = replace(MANY_UNITS, planes=(32,))
 LOADED = replace(AHEAD, features=AHEAD.features - {"async_copy", "matrix"})
+# Copies are asynchronous, and half types have no matrix instructions.
+COPIED = replace(AHEAD, features=AHEAD.features - {"matrix", "load_matrix"})
 RATES = implicit_gemm_simt_launch.RATES
 KERNELS = {"conv_simt", "conv_weight_simt"}
 # shapes of x and w, stride, padding, dilation, groups.
@@ -74,8 +76,11 @@ def test_one_plan_for_several_sizes(small, op):
 def test_half_types_where_nothing_is_copied_ahead(monkeypatch, op, row, dtype):
     only = {(4, 8, 1, 1, 8, 2): 1.0}
     monkeypatch.setattr(implicit_gemm_simt_launch, "RATES", dict.fromkeys(RATES, only))
-    assert names(LOWERINGS[op](request_of(op, row, dtype, LOADED))) & KERNELS
-    check(KernelBackend("lanes", lambda index: LanesDevice(LOADED)), op, row, dtype.name)
+    for info in (LOADED, COPIED):
+        assert names(LOWERINGS[op](request_of(op, row, dtype, info))) & KERNELS
+        check(
+            KernelBackend("lanes", lambda index, info=info: LanesDevice(info)), op, row, dtype.name
+        )
     assert not names(LOWERINGS[op](request_of(op, row, dtype, AHEAD))) & KERNELS
 
 

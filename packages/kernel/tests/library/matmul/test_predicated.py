@@ -90,6 +90,20 @@ def test_devices_without_matrix_instructions(taken, shape, asynchronous):
     assert bool(taken) is (min(m, n) > 8)
 
 
+@pytest.mark.parametrize(
+    ("asynchronous", "k", "accesses"),
+    [(False, 64, 4), (False, 40, 4), (False, 66, 1), (True, 64, 1)],
+)
+def test_units_that_store_what_they_load_take_four_terms(taken, asynchronous, k, accesses):
+    """Lines along the K axis: an asynchronous copy would leave its terms side by side."""
+    missing = {"load_matrix"} | (set() if asynchronous else {"async_copy"})
+    info = replace(INFO, features=INFO.features - missing)
+    backend = KernelBackend("lanes", lambda index: LanesDevice(info))
+    check(backend, ((33, k), (k, 30), ONE, NONE, (None, (1, 0))), "float32", "float32")
+    _, (launch, *_) = taken[-1]
+    assert dict(launch.build.keywords)["accesses"] == (accesses, accesses)
+
+
 def test_few_tiles_are_divided(taken):
     """Where whole aligned tiles leave most cores idle."""
     backend = KernelBackend("lanes", lambda index: LanesDevice(replace(INFO, cores=100)))

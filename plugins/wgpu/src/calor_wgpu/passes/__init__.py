@@ -10,7 +10,7 @@ from calor_wgpu.passes.counting import count_vectors
 from calor_wgpu.passes.dividing import divide_by_products
 from calor_wgpu.passes.fencing import check_fences, has_fences
 from calor_wgpu.passes.joining import flag_unjoined
-from calor_wgpu.passes.masking import branch_chosen_loads
+from calor_wgpu.passes.masking import branch_chosen_loads, mask_branched_loads
 from calor_wgpu.passes.unroll import unroll_loops
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "flag_unjoined",
     "has_fences",
     "lower_accesses",
+    "mask_branched_loads",
     "touched",
     "unroll_loops",
 ]

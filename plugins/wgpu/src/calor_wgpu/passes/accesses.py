@@ -3,7 +3,8 @@
 Elements below 32 bits share words of a buffer. A unit that writes a whole word stores it; otherwise
 atomics change single bits and preserve the neighbours. In shared and private memory each element
 has a word of its own, bools too, because NVIDIA's Vulkan loses writes to arrays of bools in shared
-memory. A masked-off element may be out of bounds, so a mask becomes a branch.
+memory. A masked-off element may be out of bounds, so a mask becomes a branch, but for loads of four
+words, which are read within the memory whatever their mask is.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from calor.dtypes import DType, bool_, uint8, uint16, uint32
 from calor_kernel.ir.nodes import Block, Kernel, Memory, Operation, Parameter, Value
@@ -34,6 +36,19 @@ def atomics_of(kernel: Kernel) -> set[Memory]:
         if operation.name == "atomic" or ordered:
             found.add(_memory(operation))
     return found
+
+
+def reads_on(operation: Operation) -> bool:
+    """Return whether a masked load may read four aligned words whatever its mask is.
+
+    It may if one bool decides the mask, for then the memory has all of the words or none.
+    """
+    if operation.name != "load" or not operation.attributes.get("masked"):
+        return False
+    type, said = operation.result.type, operation.attributes
+    plain = not said.get("order") and _memory(operation).space == "global"
+    whole = operation.operands[0].type.width == 1 and type.nbytes == 4 * WORD == 4 * type.width
+    return plain and whole and said.get("align", 0) > 0 and said["align"] % 16 == 0
 
 
 def touched(kernel: Kernel) -> tuple[set[Memory], set[Memory]]:
@@ -63,12 +78,20 @@ class _Accesses(Rewriter):
         super().__init__()
         self.atomics = atomics_of(kernel)
         self.offsets: dict[Memory, Value] = {}
+        # Masks that one bool decides.
+        self.whole: set[Value] = set()
         for parameter in kernel.parameters:
             if parameter.memory is not None:
                 made = Value(Type(uint32), f"{parameter.name}_offset", nonnegative=True)
                 size = parameter.memory.type.dtype.itemsize
                 made.divisible = max(parameter.memory.align // size, 1)
                 self.offsets[parameter.memory] = made
+
+    def emit(self, name: str, *given: Any, **named: Any) -> Parts:
+        made = super().emit(name, *given, **named)
+        if name == "splat":
+            self.whole.update(made)
+        return made
 
     def run(self, kernel: Kernel) -> Kernel:
         made = super().run(kernel)
@@ -98,7 +121,9 @@ class _Accesses(Rewriter):
         """Return whether an access takes four aligned words at once."""
         memory, align = _memory(operation), operation.attributes.get("align", 0)
         four = type.width == 4 and type.dtype.itemsize == WORD
-        plain = len(operation.operands) == (1 if operation.results else 2)
+        plain = len(operation.operands) == (1 if operation.results else 2) or (
+            reads_on(operation) and self.get(operation.operands[1]) in self.whole
+        )
         whole = memory.space != "private" and (memory.size or 0) % 4 == 0
         known = operation.operands[0].type.width == 1 and align > 0 and align % 16 == 0
         return four and plain and whole and known and memory not in self.atomics
@@ -155,7 +180,7 @@ class _Accesses(Rewriter):
         memory, type = _memory(operation), operation.result.type
         index, *rest = (self.get(v) for v in operation.operands)
         if self.is_wide(operation, type):
-            return self.again(operation, (self.place(memory, index),))[0]
+            return self.again(operation, (self.place(memory, index), *rest))[0]
         if not rest and _whole_word(operation, type):
             at, _ = self.word(type.dtype, self.place(memory, index))
             word = self.emit("load", (at,), (Type(uint32),), memory=self.memory(memory))[0]

@@ -73,6 +73,11 @@ class WGSLElements(Elements):
         words = super().place(memory, ex.reading(Expression(f"{one} >> 2u"), index))
         return ex.reading(Expression(f"{words.text}[{one} & 3u]"), words)
 
+    def within(self, memory: Memory, index: Expression) -> Expression:
+        """Return four words; in place of those beyond the memory its last ones."""
+        last = Expression(f"arrayLength(&{self.printer.memories[memory]}) - 1u", ex.SUM)
+        return super().place(memory, ex.call("min", index, last))
+
     def value(self, memory: Memory, stored: Expression) -> Expression:
         """Return an element as a value."""
         if memory not in self.atomics:

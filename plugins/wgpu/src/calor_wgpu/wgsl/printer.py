@@ -8,13 +8,14 @@ into y.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
 from calor_kernel.ir.nodes import Block, Kernel, Operation, Value
 from calor_kernel.ir.passes import branch_uniform_masks, optimize, split_vectors, sweep
 from calor_kernel.ir.types import Type
+from calor_kernel.printers import expressions as ex
 from calor_kernel.printers.c import KernelPrinter
 from calor_kernel.printers.expressions import Expression
 from calor_wgpu import passes
@@ -46,7 +47,8 @@ def print_wgsl(kernel: Kernel, dialect: WGSL) -> str:
     made = passes.choose_memory(optimize(kernel))
     if dialect.coherent:
         passes.check_fences(made)
-    made = branch_uniform_masks(passes.branch_chosen_loads(made))
+    made = passes.mask_branched_loads(branch_uniform_masks(made))
+    made = passes.branch_chosen_loads(made)
     made = passes.divide_by_products(made) if dialect.wide else made
     # A driver that cuts off loops is a software renderer, whose compiler is slow for long texts.
     made = split_vectors(made if dialect.limited else passes.unroll_loops(made), dialect.widths)
@@ -80,16 +82,22 @@ class WGSLPrinter(KernelPrinter):
         self.met: tuple[list[str], int] = [], 0
 
     def branch(self, operation: Operation, block: Block) -> None:
-        """Print ``if``; a zero in place of an element that is not read is a plain one."""
+        """Print ``if``."""
         then, otherwise = operation.regions
         last = then.operations[-1].name if then.operations else ""
         fills = otherwise.yields if last == "load" and not otherwise.operations else ()
+        with self.filling(fills):
+            super().branch(operation, block)
+
+    @contextmanager
+    def filling(self, fills: Sequence[Value]) -> Iterator[None]:
+        """Print zeros in place of elements that are not read as plain ones."""
         zeros = {value for value in fills if value in self.zeros or _is_zero(value)}
         hidden = {value: self.texts.get(value) for value in zeros}
         for value in zeros:
             self.waiting.pop(value, None)
             self.texts[value] = Expression(f"{self.dialect.type(value.type)}()")
-        super().branch(operation, block)
+        yield
         self.texts.update({value: text for value, text in hidden.items() if text is not None})
 
     def operation(self, operation: Operation, block: Block) -> None:
@@ -102,9 +110,27 @@ class WGSLPrinter(KernelPrinter):
             self.dialect.refuse(f"{name}s with {order} order")
         if name.startswith("plane_") and operation.operands and self.kernel.plane > 1:
             self.meet(operation)
+        if name == "load" and said.get("masked"):
+            self.read_on(operation, block)
+            return
         super().operation(operation, block)
         if name == "barrier" and said.get("scope", "cube") == "cube" and self.hands_over:
             self.line("storageBarrier();")
+
+    def read_on(self, operation: Operation, block: Block) -> None:
+        """Print a masked load of four words, which reads whatever its mask is.
+
+        What is read is chosen where it is used: until then no unit waits for it.
+        """
+        memory, result = operation.memory, operation.result
+        if memory is None or not self.uses[result]:
+            return
+        index, mask = self.operand(operation.operands[0]), self.atom(operation.operands[1])
+        with self.filling(operation.operands[2:]):
+            other = self.operand(operation.operands[2])
+        read = self.elements.within(memory, index)
+        made = ex.call("select", other, self.named(read, result.type, f"{memory.name}_"), mask)
+        self.define(result, made, "t", block)
 
     def meet(self, operation: Operation) -> None:
         """Reconverge the units of a plane before a plane operation, if they may have diverged.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Final
 
 from calor.dtypes import DType, bool_, float32, int64, uint32, uint64
@@ -22,6 +23,8 @@ from .dialect import WGSL, value_of
 # Operations that a 32-bit replacement of a 64-bit number lacks.
 _OF_BITS: Final = words("mulhi popcount clz ctz")
 _COMPARED: Final = words("eq ne lt le gt ge")
+# Operations on bools that compute both operands; naga branches for ``&&`` and ``||``.
+_LOGICAL: Final = MappingProxyType({"and": ("&", ex.BIT_AND), "or": ("|", ex.BIT_OR)})
 # Operations that compilers combine with each other.
 _JOINED: Final = words("add sub mul div fma sqrt")
 
@@ -79,6 +82,12 @@ class WGSLScalars(Scalars):
         if whole:
             return self.dialect.cast(dtype, made) if narrow and name in ("abs", "neg") else made
         return self.hidden(dtype, made) if joins and not fused else made
+
+    def boolean(self, name: str, operands: Sequence[Expression]) -> Expression:
+        """Return an operation on bools, without a branch."""
+        if name in _LOGICAL:
+            return ex.infix(*_LOGICAL[name], *operands)
+        return super().boolean(name, operands)
 
     def by_function(self, name: str, dtype: DType, joins: bool) -> bool:
         """Return whether the language's own operation has other results than required."""

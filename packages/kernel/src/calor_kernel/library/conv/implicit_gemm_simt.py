@@ -12,8 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic
 
+from calor.dtypes import float32
 from calor_kernel import language as kl
 from calor_kernel.language.declared import N
+from calor_kernel.language.pipelines import How
 from calor_kernel.library.conv.windows import (
     PhaseOnDevice,
     Reader,
@@ -25,6 +27,11 @@ from calor_kernel.library.gemm.epilogue import After, Epilogue, writer
 from calor_kernel.library.gemm.pipeline import Loader
 from calor_kernel.library.gemm.simt import multiply, simt_tile
 from calor_kernel.library.gemm.simt_plan import FOUR, SimtPlan
+
+
+def _way(x: kl.Pointer) -> How:
+    """Return how units copy: those of half types convert what they load."""
+    return kl.way_of_units() if x.dtype is float32 else "stores"
 
 
 @kl.kernel
@@ -64,7 +71,7 @@ def conv_simt(
         reader.start(first_column + far + kl.unit_index() % near, phase.columns)
         for far in kl.range(0, plan.columns, near)
     ]
-    pipe = kl.Pipeline(plan.stages, *plan.tiles, how=kl.way_of_units())
+    pipe = kl.Pipeline(plan.stages, *plan.tiles, how=_way(x))
     tile = simt_tile(plan)
     terms = Terms(reader, end, plan, even)
     weights = weights_loader(w, phase, w_channel, first_row, rows_total, terms)
@@ -261,7 +268,7 @@ def conv_weight_simt(
         at = channel * x_channel + y * down_axis.x + z * across_axis.x
         left = kl.min(columns_total - column, channels - channel)
         mine.append((y, z, at, left))
-    pipe = kl.Pipeline(plan.stages, *plan.tiles, how=kl.way_of_units())
+    pipe = kl.Pipeline(plan.stages, *plan.tiles, how=_way(x))
     tile = simt_tile(plan)
     g_start = (first_row + line) * g_row
 

@@ -118,8 +118,9 @@ Sizes = tuple[int, int, int, int, int]
 def simt_refusal(one: Convolution, request: Request) -> str | None:
     """Return why SIMT tiles do not suit a problem, None if they do."""
     p, info = one.seen, one.info
-    # Asynchronous copies convert no types.
-    types = (float32,) if info.has("async_copy") else (float32, float16, bfloat16)
+    # Half types are those of matrix instructions on such a device.
+    matrices = info.has("async_copy") and info.has("matrix")
+    types = (float32,) if matrices else (float32, float16, bfloat16)
     if p.a.dtype not in types:
         return f"register tiles sum no products of {p.a.dtype}"
     if len(p.axes) > 2 or not info.has("barrier"):
@@ -142,7 +143,7 @@ def plans_of(problem: Correlation, info: DeviceInfo) -> Iterator[tuple[SimtPlan,
     first = [*usual][number // PARTS]
     yield first, number % PARTS + 1, 0
     for plan in dict.fromkeys(
-        (*usual, *_fitting(dict.fromkeys(MORE[problem.by_weight], 1.0), info))
+        (*usual, *_fitting(problem, dict.fromkeys(MORE[problem.by_weight], 1.0), info))
     ):
         if plan != first:
             number = first_plan(tiles_of({plan: 1.0}), *sizes, info.cores)
@@ -160,15 +161,22 @@ def cycles_of(problem: Correlation, info: DeviceInfo) -> float:
 
 def _usual(problem: Correlation, info: DeviceInfo) -> dict[SimtPlan, float]:
     """Return the plans among which the first is chosen, with their rates."""
-    usual = _fitting(RATES[problem.by_weight, info.has("async_copy")], info)
+    usual = _fitting(problem, RATES[problem.by_weight, _copies_ahead(problem, info)], info)
     if problem.by_weight:
         return usual
     return {_evened(plan, problem): rate for plan, rate in usual.items()}
 
 
-def _fitting(table: Mapping[Row, float], info: DeviceInfo) -> dict[SimtPlan, float]:
-    """Return the plans of a table that fit a device, with their rates."""
-    ahead = info.has("async_copy")
+def _copies_ahead(problem: Correlation, info: DeviceInfo) -> bool:
+    """Return whether units copy asynchronously, which converts no types."""
+    return info.has("async_copy") and problem.a.dtype is float32
+
+
+def _fitting(
+    problem: Correlation, table: Mapping[Row, float], info: DeviceInfo
+) -> dict[SimtPlan, float]:
+    """Return the plans of a table that fit a problem and a device, with their rates."""
+    ahead = _copies_ahead(problem, info)
     found = {}
     for (down, across, high, wide, depth, stages), rate in table.items():
         plan = SimtPlan(down, across, high, wide, depth, False, False, stages)
