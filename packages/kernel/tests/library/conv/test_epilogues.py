@@ -8,10 +8,11 @@ import calor
 from calor.dtypes import bfloat16, float32
 from calor_interpreter.device import MANY_UNITS, ONE_UNIT
 from calor_kernel.library.conv import lowering
+from calor_kernel.library.conv.direct_channel_vectors import _lines_ahead
 from calor_kernel.library.matmul import ProductFuser
 from calor_nn import functional
 
-from ..matmul.test_epilogues import graph_of, near, operands, run, same_bits
+from ..matmul.test_epilogues import graph_of, kernel_text, near, operands, run, same_bits
 from ..matmul.test_units import INFO, SEVERAL
 
 conv = functional.conv2d
@@ -140,6 +141,24 @@ def test_channel_vectors(monkeypatch):
         function, shapes = FEW[chain]
         graph, arrays = graph_of(function, float32, shapes), operands(shapes, float32)
         near(same_bits(graph, arrays, ONE_UNIT, ""), function, arrays, float32, "highest")
+
+
+@pytest.mark.parametrize("window", [1, 3])
+def test_tiles_of_one_tap_ask_for_the_weights_of_the_next_panel(window, monkeypatch):
+    for table in ("_FORWARD", "_FORWARD_FEW"):
+        monkeypatch.setattr(lowering, table, (lowering._CHANNEL_VECTORS, lowering._DIRECT))
+    shapes = [(2, 8, 8, 8), (80, 8, window, window)]
+    _, launches = run(graph_of(conv, float32, shapes), operands(shapes, float32), ONE_UNIT, ())
+    assert launches[-1].label.startswith("conv channel vectors")
+    assert ("prefetch" in kernel_text(launches[-1].build.kernel())) is (window == 1)
+
+
+@pytest.mark.parametrize("lines", [1, 3, 4, 5])
+@pytest.mark.parametrize("tiles", [1, 2, 3, 7])
+def test_tiles_ask_for_a_whole_panel_with_as_few_lines_as_do(tiles, lines):
+    ahead = _lines_ahead(tiles, lines)
+    assert tiles * ahead >= lines
+    assert ahead == 1 or tiles * (ahead - 1) < lines
 
 
 SINGLE = {

@@ -15,6 +15,7 @@ from typing import Generic
 
 from calor.dtypes import DType, bool_, float32, int64
 from calor_kernel import language as kl
+from calor_kernel.contract.choices import exceeds
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Grid
 from calor_kernel.contract.work import Input, Output
@@ -89,6 +90,7 @@ def channel_vectors(
     step: int,
     by_image: bool,
     last: bool,
+    ahead: int = 0,
     epilogue: Epilogue | None = None,
 ) -> None:
     """Compute a block of the result: panels of channels from x, lines from y.
@@ -98,13 +100,15 @@ def channel_vectors(
     apart, pixels ``step``, and planes of the result ``c_plane``. ``by_image``: whether the planes
     are images, and z counts groups alone. ``axes``: depth, height and width. ``room``: the taps
     that memory holds (1 for a window of one tap). ``last``: whether the result has channels last,
-    and pixels ``c_pixel`` apart; it has one group then.
+    and pixels ``c_pixel`` apart; it has one group then. ``ahead``: the lines of the next panel that
+    each term of a tile prefetches, until all of the panel is.
     """
     image = kl.cube_position(2)
     outer, group = image // groups, image % groups
     deep, high, wide = axes
     taps = deep.taps * high.taps * wide.taps
     span = vectors * lanes
+    line_size = _LINE // accumulate.itemsize
     at = kl.private(room, int64) if room > 1 else None
     if at is not None:
         tap = 0
@@ -123,10 +127,27 @@ def channel_vectors(
         columns = [w.load(w_at + v * lanes, lanes) for v in kl.range(vectors)]
         add_products(acc, (x[x_at + r * step] for r in kl.range(rows)), columns)
 
-    def add_terms(acc: kl.Registers, x_at: kl.Number, w_at: kl.Number) -> None:
+    def add_and_ask(
+        acc: kl.Registers, x_at: kl.Number, w_at: kl.Number, next_at: kl.Number
+    ) -> None:
+        """Add the products of one term, and prefetch lines of the next panel."""
+        for part in kl.range(ahead):
+            w.prefetch(next_at + part * line_size, locality=2)
+        add(acc, x_at, w_at)
+
+    def add_terms(acc: kl.Registers, x_at: kl.Number, w_at: kl.Number, next_at: kl.Number) -> None:
         """Add the products of all terms to a tile of sums."""
         if at is None:
-            unrolled(channels, 2, lambda k: add(acc, x_at + k * x_steps.inner, w_at + k * span))
+            unrolled(
+                channels,
+                2,
+                lambda k: add_and_ask(
+                    acc,
+                    x_at + k * x_steps.inner,
+                    w_at + k * span,
+                    next_at + k * (ahead * line_size),
+                ),
+            )
         else:
             for channel in kl.range(channels):
                 x_channel = x_at + channel * x_steps.inner
@@ -139,8 +160,10 @@ def channel_vectors(
     first_panel = kl.cube_position(0) * block_panels
     first_line = kl.cube_position(1) * block_lines
     last_line = kl.min(first_line + block_lines, lines)
+    panel_size = channels * taps * span
     for panel in kl.range(first_panel, kl.min(first_panel + block_panels, panels)):
-        w_start = (group * panels + panel) * (channels * taps * span)
+        w_start = (group * panels + panel) * panel_size
+        asked = w_start + panel_size
         for line in kl.range(first_line, last_line):
             plane, row = line // height, line % height
             x_line = x_start + plane * line_steps[0] + row * line_steps[1]
@@ -150,7 +173,10 @@ def channel_vectors(
                 # The last tile overlaps the one before where no whole tile is left.
                 first = kl.min(place, width - rows)
                 acc = kl.registers((rows, vectors), accumulate, lanes)
-                add_terms(acc, x_line + first * step, w_start)
+                # What is asked for twice is near, and costs little.
+                next_at = kl.select(asked < w_start + 2 * panel_size, asked, w_start)
+                add_terms(acc, x_line + first * step, w_start, next_at)
+                asked += channels * (ahead * line_size)
                 to = c_line + first * c_pixel
                 if last:
                     pixel = (row if by_image else line) * width + first
@@ -171,6 +197,8 @@ def channel_vectors(
                         store_transposed(square, c, to, c_steps.inner, output, outputs, inside)
 
 
+# Bytes of a line of the caches.
+_LINE = 64
 # Maximum of the input stride that a kernel is built for, and of taps in a unit's list.
 _STEPS, _TAPS = 4, 512
 # With fewer output channels or pixels in a row, tiles would be partly empty.
@@ -258,6 +286,7 @@ def channel_vectors_steps(
     )  # fmt: skip
     steps.launches.append(replace(pack, label="conv pack", prepares=True))
     target, following = ending(Bound(Output(), problem.a.dtype), tail)
+    tiles = p.block_lines * -(-wide.count // p.rows)
     of_result = Strides(*Placement.dense(problem).leads)
     c_pixel = rows.size if last else 1
     steps.add(
@@ -299,5 +328,15 @@ def channel_vectors_steps(
         step=wide.result * seen.strides[2],
         by_image=by_image,
         last=last,
+        ahead=_lines_ahead(tiles, width * accumulate.itemsize // _LINE) if taps == 1 else 0,
         **following,
     )
+
+
+def _lines_ahead(tiles: int, lines: int) -> int:
+    """Return how many of a term's lines each tile of a panel prefetches, for all of them.
+
+    >>> [_lines_ahead(tiles, 3) for tiles in (1, 2, 3, 50)]
+    [3, 2, 1, 1]
+    """
+    return next((n for n in range(1, lines) if exceeds(tiles * n, lines - 1)), lines)
