@@ -71,6 +71,16 @@ def test_only_cubes_that_pack_prefetch(rows, side, there):
     assert ("prefetch" in kernel_text(launches[-1].build.kernel())) is there
 
 
+@pytest.mark.parametrize(("device", "there"), [(WIDE, True), (ONE_UNIT, False)])
+def test_few_rows_ask_for_the_next_panel_of_a_matrix_as_it_lies(device, there):
+    arrays = operands([(5, 300), (300, 700)], float32)
+    graph = graph_of(calor.matmul, float32, [a.shape for a in arrays])
+    found, launches = run(graph, arrays, device, ())
+    (only,) = launches
+    assert ("prefetch" in kernel_text(only.build.kernel())) is there
+    near(found, calor.matmul, arrays, float32, "highest")
+
+
 @pytest.mark.parametrize("dtype", [float16, float32, float64])
 @pytest.mark.parametrize("columns", [256, 259])
 def test_first_tiles_pack_whole_panels(columns, dtype):

@@ -26,6 +26,8 @@ from calor_kernel.library.matmul.task import Placed, Sizes, Task
 N = TypeVar("N")
 # Bytes of a line of the caches.
 _LINE = 64
+# How far ahead a tile asks for rows of a B as it lies.
+_ROWS_AHEAD = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,8 +195,19 @@ def packed_matmul(
                     left = count * 0
                 if left > 0:
                     for p in kl.loop_range(0, main, unroll):
-                        if plan.ahead:
+                        if plan.ahead and plan.pack_b:
                             b.prefetch(next_at + p // unroll * line, locality=2)
+                        if plan.ahead and not plan.pack_b:
+                            # Rows of B as it lies are on pages of their own, and few of them fit
+                            # a set of a cache: those of some turns ahead, then the next panel's.
+                            row_ahead = p + _ROWS_AHEAD
+                            ends_here = row_ahead >= main
+                            from_panel = kl.select(ends_here, b_at + width, b_at)
+                            row_ahead = kl.select(ends_here, row_ahead - main, row_ahead)
+                            asked = from_panel + row_ahead * b_depth
+                            for u in kl.range(unroll):
+                                for part in kl.range(0, width, line):
+                                    b.prefetch(asked + u * b_depth + part, locality=2)
                         if own is not None:
                             ask, along = following.step_on(b, ask, along)
                         # Known distances of a turn's steps need no instructions.
@@ -458,7 +471,7 @@ def packed_launches(task: Task, plan: Packed) -> tuple[Task, list[Launch]]:
     # The whole K axis is one pass if it is not much longer than one.
     depth = plan.depth if plan.depth < groups else 1 << 40
     panels = -(-p.n // width)
-    ahead = plan.ahead and plan.pack_b and not plan.room
+    ahead = plan.ahead and not plan.room
     cubes = (-(-panels // plan.block_panels), -(-p.m // plan.block_rows), p.batches)
     made = launch(
         packed_matmul, Grid(cubes), task.effort(f"matmul {plan.rows}x{width}"),
