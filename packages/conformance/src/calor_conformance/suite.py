@@ -32,6 +32,7 @@ from .checks import (
     random_bits,
     sizes,
     state,
+    stored,
     thread_work,
     threads,
     transfers,
@@ -86,6 +87,7 @@ _CONTRACTS = (
     thread_work,
     beyond_thresholds,
     calls,
+    stored,
     process_memory,
     collectives,
 )
