@@ -185,8 +185,7 @@ def limits_of_any_size(place: Place) -> None:
             )
 
 
-@history("what needs no operands is fresh at every call, at any size", tier="compiled",
-         looks=False)  # fmt: skip
+@history("what needs no operands is fresh at every call, at any size", tier="compiled")
 def sources_of_any_size(place: Place) -> None:
     dtype = plain_type()
 
@@ -236,7 +235,6 @@ def same_memory_other_numbers(place: Place) -> None:
 @history(
     "weights that stay the same for many calls are looked at again when they change",
     tier="compiled",
-    looks=False,
 )
 def kept_weights_change(place: Place) -> None:
     dtype = plain_type()
