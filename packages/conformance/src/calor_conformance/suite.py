@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from .checks import (
+    announced,
     beyond_thresholds,
     calls,
     collectives,
@@ -77,6 +78,7 @@ _CONTRACTS = (
     limits,
     transfers,
     memory,
+    announced,
     random_bits,
     errors,
     state,
