@@ -11,6 +11,7 @@ from pathlib import Path
 
 from .checks import (
     announced,
+    at_many_sizes,
     beyond_thresholds,
     calls,
     collectives,
@@ -85,6 +86,7 @@ _CONTRACTS = (
     graphs,
     history,
     sizes,
+    at_many_sizes,
     threads,
     thread_work,
     beyond_thresholds,
