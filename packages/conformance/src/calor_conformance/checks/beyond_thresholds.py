@@ -172,6 +172,8 @@ def _figures(place: Place, n: int) -> None:
     del x, y
     after = in_use(place)
     assert after <= before, f"{after - before} bytes of two tensors of {n} elements stay in use"
+    peak = place.plain.memory.peak
+    assert peak >= held, f"the peak is {peak} bytes, and {held} were in use with {n} elements"
 
 
 @memory("the limit holds for single arrays of any size", tier="full", features=("memory_limit",),
