@@ -10,6 +10,8 @@ from functools import cache
 from pathlib import Path
 
 from .checks import (
+    announced,
+    at_many_sizes,
     beyond_thresholds,
     calls,
     collectives,
@@ -32,6 +34,7 @@ from .checks import (
     random_bits,
     sizes,
     state,
+    stored,
     thread_work,
     threads,
     transfers,
@@ -76,16 +79,19 @@ _CONTRACTS = (
     limits,
     transfers,
     memory,
+    announced,
     random_bits,
     errors,
     state,
     graphs,
     history,
     sizes,
+    at_many_sizes,
     threads,
     thread_work,
     beyond_thresholds,
     calls,
+    stored,
     process_memory,
     collectives,
 )

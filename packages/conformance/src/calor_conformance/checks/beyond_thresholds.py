@@ -25,6 +25,8 @@ from .memory import in_use, limited
 
 # In elements; of float32 from 6 KB to beyond 1 MiB.
 SIZES = (1500, 4099, 20_000, (1 << 18) + 3)
+# Rows, and sides of weights; of the largest a device may keep another form.
+_WEIGHTS = ((1, 64), (33, 160), (200, 200), (33, 1024))
 transfers = Contracts("transfers")
 state = Contracts("state")
 memory = Contracts("memory")
@@ -170,6 +172,8 @@ def _figures(place: Place, n: int) -> None:
     del x, y
     after = in_use(place)
     assert after <= before, f"{after - before} bytes of two tensors of {n} elements stay in use"
+    peak = place.plain.memory.peak
+    assert peak >= held, f"the peak is {peak} bytes, and {held} were in use with {n} elements"
 
 
 @memory("the limit holds for single arrays of any size", tier="full", features=("memory_limit",),
@@ -185,8 +189,7 @@ def limits_of_any_size(place: Place) -> None:
             )
 
 
-@history("what needs no operands is fresh at every call, at any size", tier="compiled",
-         looks=False)  # fmt: skip
+@history("what needs no operands is fresh at every call, at any size", tier="compiled")
 def sources_of_any_size(place: Place) -> None:
     dtype = plain_type()
 
@@ -236,18 +239,24 @@ def same_memory_other_numbers(place: Place) -> None:
 @history(
     "weights that stay the same for many calls are looked at again when they change",
     tier="compiled",
-    looks=False,
 )
 def kept_weights_change(place: Place) -> None:
     dtype = plain_type()
-    step = calor.jit(lambda x, w: x @ w)
+
+    def product(x: Any, w: Any) -> Any:
+        return x @ w
+
+    shared = calor.jit(product)
 
     @calor.jit
     def lower(weights: _Weights, x: Any) -> Any:
         weights.tensors[0] -= x
         return x
 
-    for rows, side in ((1, 64), (33, 160), (200, 200)):
+    for rows, side in _WEIGHTS:
+        # One program for all sizes, and one of this size alone: devices plan them in two ways.
+        scale = dtype.numpy.type(side)
+        alone = calor.jit(lambda x, w, by=scale: (x @ w) * calor.full((), by.item(), dtype=dtype))
         x = (_ramp(rows * side, dtype) % 3).reshape(rows, side)
         w = (_ramp(side * side, dtype, 1) % 3).reshape(side, side)
         held = _Weights(calor.asarray(w))
@@ -255,10 +264,13 @@ def kept_weights_change(place: Place) -> None:
         for turn in range(6):
             # Plans keep what they made of weights once they have seen the same ones a few times.
             for _ in range(4):
-                got = step(calor.asarray(x), held.tensors[0]).numpy()
-            want = (x.astype(np.float64) @ w).astype(x.dtype)
+                got = shared(calor.asarray(x), held.tensors[0]).numpy()
+                more = alone(calor.asarray(x), held.tensors[0]).numpy()
             if dtype.itemsize >= 4:
-                _same(got, want, f"a product of {side} by {side} after {turn} changes")
+                want = (x.astype(np.float64) @ w).astype(x.dtype)
+                what = f"a product of {side} by {side} after {turn} changes"
+                _same(got, want, what)
+                _same(more, want * scale, f"{what}, times {side}")
             if turn % 3 == 0:
                 lower(held, calor.asarray(one))
                 w = w - one
@@ -268,6 +280,28 @@ def kept_weights_change(place: Place) -> None:
             else:
                 held.tensors[0] += calor.asarray(one)
                 w = w + one
+
+
+@history(
+    "weights that the host may change in place are read at every call",
+    tier="compiled",
+    features=("host_views",),
+)
+def shared_weights_change(place: Place) -> None:
+    dtype = plain_type()
+    for rows, side in _WEIGHTS:
+        scale = dtype.numpy.type(side)
+        step = calor.jit(lambda x, w, by=scale: (x @ w) * calor.full((), by.item(), dtype=dtype))
+        x = (_ramp(rows * side, dtype) % 3).reshape(rows, side)
+        array = (_ramp(side * side, dtype, 1) % 3).reshape(side, side)
+        w = calor.asarray(array, copy=False)
+        for turn in range(3):
+            for _ in range(4):
+                got = step(calor.asarray(x), w).numpy()
+            if dtype.itemsize >= 4:
+                want = (x.astype(np.float64) @ array).astype(x.dtype) * scale
+                _same(got, want, f"a product of {side} by {side} after {turn} changes on the host")
+            array += 1
 
 
 CHECKS = [*transfers.checks, *state.checks, *memory.checks, *history.checks]

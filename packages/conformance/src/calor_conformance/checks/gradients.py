@@ -8,12 +8,13 @@ differences.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 import calor
-from calor.dtypes import DType, complex64, float16, float32
+from calor.dtypes import DType, complex64, float16, float32, float64
 
 from ..rows.differences import (
     Problem,
@@ -42,12 +43,22 @@ ELEMENTS = 12
 
 def gradients(cases: Sequence[Case]) -> Iterator[Check]:
     """Yield checks of first derivatives by reverse mode."""
-    for c, dtype in differentiable(cases):
+    for c, dtype in differentiable([*cases, *_cubes(cases)]):
         if c.op == "while_loop":
             continue
         yield _check("gradient", c, dtype, _pulled, _against_differences)
         for narrow in _narrow(c, dtype):
             yield _check("gradient", c, narrow, _pulled, _against_wide(dtype))
+
+
+def _cubes(cases: Sequence[Case]) -> Iterator[Case]:
+    """Yield the first row of each elementwise op of several operands with three axes."""
+    seen: set[str] = set()
+    for c in cases:
+        if c.elementwise and len(c.inputs) > 1 and c.op not in seen and float64 in c.dtypes:
+            seen.add(c.op)
+            name = f"{c.name}-cube".lstrip("-")
+            yield replace(c.resized((2, 3, 2)), name=name, dtypes=(float64,))
 
 
 def second_order(cases: Sequence[Case]) -> Iterator[Check]:

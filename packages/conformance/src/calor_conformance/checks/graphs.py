@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import calor
-from calor.dtypes import DType, bfloat16, float16, float32, float64
+from calor.dtypes import ALL, DType, as_dtype, bfloat16, float16, float32, float64
 
 from ..rows.comparison import check
 from ..rows.domains import normal, special
@@ -110,6 +110,32 @@ def _operands(dtype: DType, seed: int) -> tuple[Array, Array]:
     draw = normal().draw
     x = np.concatenate([ends, draw(rng, dtype, (200,))])
     return x, draw(rng, dtype, x.shape)
+
+
+@contract("an op of two dtypes computes in the one that holds the numbers of both", tier="full")
+def two_dtypes(place: Place) -> None:
+    info = place.plain.info
+    there = [t for t in ALL if t.kind in ("int", "uint", "float", "complex") and
+             info.supports("add", t) and info.supports("cast", t)]  # fmt: skip
+    for a in there:
+        for b in there:
+            wanted = _holding(a, b)
+            if wanted is None or wanted not in there:
+                continue
+            x, y = (calor.asarray(np.array([1, 3], t.numpy)) for t in (a, b))
+            made = place.call(lambda s, t: s + t, x, y)
+            assert made.dtype is wanted, f"{a.name} + {b.name} is {made.dtype.name}"
+            assert made.tolist() == [2, 6], f"{a.name} + {b.name}: {made}"
+
+
+def _holding(a: DType, b: DType) -> DType | None:
+    """Return the dtype in which two are added, None where other rules than NumPy's hold."""
+    kinds = {a.kind, b.kind}
+    alike = len(kinds) == 1 or kinds in ({"int", "uint"}, {"float", "complex"})
+    if not alike or bfloat16 in (a, b):
+        return None
+    found = as_dtype(np.result_type(a.numpy, b.numpy))
+    return found if found.kind in kinds else None
 
 
 CHECKS = contract.checks

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,7 +16,7 @@ from calor.graph.graph import Graph
 from calor.transforms.state import Stateful
 
 from ..collecting import quick_collections
-from .base import Place, compiled, plain_array, plain_type
+from .base import Array, Place, compiled, plain_array, plain_type
 from .contract import Contracts
 from .errors import raised
 
@@ -228,7 +228,8 @@ def required_bytes(place: Place) -> None:
     x = calor.asarray(plain_array(np.ones((64, 64))))
     calor.eval(x)
     for what, program in _PROGRAMS.items():
-        _announced(place, what, calor.trace(program, x), x.nbytes)
+        ones = plain_array(np.ones((64, 64)))
+        announced(place, what, calor.trace(program, x), [ones], least=x.nbytes)
 
 
 # Results that are copies, of operands, of each other and of views, are memory too.
@@ -253,15 +254,37 @@ def _whole(x: Any) -> Any:
     return x[:, :]
 
 
-def _announced(place: Place, what: str, graph: Graph, least: int) -> None:
+def announced(
+    place: Place, what: str, graph: Graph, arrays: Sequence[Array], *, least: int = 0
+) -> None:
+    """Raise AssertionError if a call of a graph allocates more than was announced.
+
+    Parameters
+    ----------
+    place : Place
+        The device.
+    what : str
+        The beginning of the message.
+    graph : Graph
+        The graph.
+    arrays : sequence of array
+        Its operands.
+    least : int, default 0
+        What its results take at least.
+
+    Raises
+    ------
+    AssertionError
+        If its results, or all that is in use at once, take more than ``required_bytes``.
+    """
     device = place.plain
     executable = compiled(place, graph)
     required = executable.required_bytes
     assert isinstance(required, int), f"{what}: required_bytes is {required!r}"
-    buffer = device.backend.upload(device.index, plain_array(np.ones((64, 64))))
-    with at_the_peak(place):
+    buffers = [device.backend.upload(device.index, a) for a in arrays]
+    with quick_collections(), at_the_peak(place):
         before = in_use(place)
-        made = executable([buffer])
+        made = executable(buffers)
         device.backend.synchronize(device.index)
         grown = device.memory.in_use - before
         assert least <= grown <= required, (

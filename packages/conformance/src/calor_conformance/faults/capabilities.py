@@ -159,6 +159,16 @@ def _without_numbers(graph: Graph) -> Graph:
     return Graph(graph.specs, graph.host, tuple(nodes), graph.outputs, len(graph.inputs))
 
 
+def _axis_forgotten(graph: Graph) -> Graph:
+    """Store every scan as one along the first axis."""
+    nodes = []
+    for n in graph.nodes:
+        first: Mapping[str, Any] = {**n.attributes, "axis": 0}
+        kept = first if n.op.name == "cumsum" else n.attributes
+        nodes.append(type(n)(n.op, n.inputs, kept, n.outputs))
+    return Graph(graph.specs, graph.host, tuple(nodes), graph.outputs, len(graph.inputs))
+
+
 def _outputs_turned(graph: Graph) -> Graph:
     outputs = tuple(reversed(graph.outputs))
     return Graph(graph.specs, graph.host, graph.nodes, outputs, len(graph.inputs))
@@ -240,6 +250,8 @@ FAULTS = [
           ("features/description",)),
     Fault("stored-numbers-lost", "a stored executable has one constant for all",
           _storing(_without_numbers), ("features/serialize",)),
+    Fault("stored-axis-forgotten", "a stored executable scans along the first axis",
+          _storing(_axis_forgotten), ("stored/cumsum/float32",), ("cumsum",)),
     Fault("stored-outputs-turned", "a stored executable gives its outputs in another order",
           _storing(_outputs_turned), ("features/serialize",)),
     Fault("stored-bytes-forgotten", "a loaded executable announces that it needs no memory",

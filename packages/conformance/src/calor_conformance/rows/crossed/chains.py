@@ -167,29 +167,40 @@ _VIEWS: dict[str, tuple[Callable[[Any], Any], Callable[[Array], Array]]] = {
         lambda a: np.broadcast_to(a[:1], a.shape),
     ),
 }
+
+
+def _squared(a: Any) -> Any:
+    return a * a
+
+
 # What a compiler takes for a pattern: which of two values each part of it reads.
-_PATTERNS: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
-    "moments": lambda lib, x, y, n: lib.sum((x - lib.sum(y, axis=-1, keepdims=True) / n) ** 2,
-                                            axis=-1, keepdims=True),
-    "softmax": lambda lib, x, y, n: lib.exp(x - lib.max(y, axis=-1, keepdims=True)) / lib.sum(
-        lib.exp(x - lib.max(x, axis=-1, keepdims=True)), axis=-1, keepdims=True),
-    "shares": lambda lib, x, y, n: lib.exp(x - lib.max(x, axis=-1, keepdims=True)) / lib.sum(
-        lib.exp(y - lib.max(x, axis=-1, keepdims=True)), axis=-1, keepdims=True),
-    "norm": lambda lib, x, y, n: x / lib.sqrt(lib.sum(y * y, axis=-1, keepdims=True) / n + 1),
-    "gate": lambda lib, x, y, n: x / (1 + lib.exp(-y)) + lib.sum(x, axis=-1, keepdims=True) / n,
+_PATTERNS: dict[str, Callable[[Any, Any, Any, Any, Any], Any]] = {
+    "moments": lambda lib, x, y, n, k: lib.sum(
+        _squared(x - lib.sum(y, axis=k, keepdims=True) / n), axis=k, keepdims=True),
+    "softmax": lambda lib, x, y, n, k: lib.exp(x - lib.max(y, axis=k, keepdims=True)) / lib.sum(
+        lib.exp(x - lib.max(x, axis=k, keepdims=True)), axis=k, keepdims=True),
+    "shares": lambda lib, x, y, n, k: lib.exp(x - lib.max(x, axis=k, keepdims=True)) / lib.sum(
+        lib.exp(y - lib.max(x, axis=k, keepdims=True)), axis=k, keepdims=True),
+    "norm": lambda lib, x, y, n, k: x / lib.sqrt(lib.sum(y * y, axis=k, keepdims=True) / n + 1),
+    "gate": lambda lib, x, y, n, k: x / (1 + lib.exp(-y)) + lib.sum(x, axis=k, keepdims=True) / n,
 }  # fmt: skip
 
 
 def _look_alikes(scenario: Scenario, rng: np.random.Generator, dtype: DType) -> Problem:
     """Programs that are a known pattern if two values are one, and are not if they differ."""
-    function, n = _PATTERNS[scenario["pattern"]], scenario["length"]
-    shape = (scenario["rows"], n)
+    pattern, same = scenario["pattern"]
+    (n, along), function = scenario["length"], _PATTERNS[pattern]
+    shape: tuple[int, ...] = (scenario["rows"], n)
+    axes: Any = -1
+    if along == "apart":
+        # As of channels: along axes that are not beside each other.
+        shape, axes = (shape[0] + 1, 3, n), (0, 2)
+        n *= shape[0]
     x, y = (rng.integers(-8, 9, shape) / 4 for _ in range(2))
     count = n - 1 if scenario["count"] == "less" and n > 1 else n
-    same = scenario["values"] == "same"
 
     def apply(lib: Any, a: Any, b: Any) -> Any:
-        return function(lib, a, a if same else b, count)
+        return function(lib, a, a if same else b, count, axes)
 
     given = [x.astype(dtype.numpy), y.astype(dtype.numpy)]
     with np.errstate(all="ignore"):
@@ -285,8 +296,10 @@ SUBJECTS: list[Subject] = [
             {"side": (33, 7, 130), "view": tuple(_VIEWS), "kept": (False, True)},
             {"side": (700, 1030)}, name="chain-of-readers"),
     Subject("", _look_alikes, (float32,),
-            {"pattern": tuple(_PATTERNS), "length": (33, 1500, 70_001), "rows": (3, 1),
-             "values": ("other", "same"), "count": ("all", "less"), **_TRACED},
+            {"pattern": (*((name, False) for name in _PATTERNS), ("moments", True)),
+             "length": ((33, "last"), (1500, "last"), (70_001, "last"), (33, "apart"),
+                        (70_001, "apart")),
+             "rows": (3, 1), "count": ("all", "less"), **_TRACED},
             name="chain-like-a-pattern", whole=True),
     Subject("", _siblings, _EVERY,
             {"parts": (2, 3, 5, 9), "length": (33, 7, 257, 1500), "op": ("", "scan", "reduce"),
