@@ -7,6 +7,7 @@ from math import prod
 from typing import Final, Generic, TypeVar
 
 from calor_kernel import language as kl
+from calor_kernel.contract.choices import exceeds, least
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Effort, Grid, launch
 from calor_kernel.contract.work import Launch
@@ -108,7 +109,7 @@ def crosses(over: Transfer, info: DeviceInfo) -> bool:
     if over.read[-1] in (0, 1) or 1 not in over.read or width < 4:
         return False
     fewest = min(width, 16) if info.max_units > 1 else shortest(info)
-    return min(over.sizes[over.read.index(1)], over.sizes[-1]) >= fewest
+    return exceeds(least(over.sizes[over.read.index(1)], over.sizes[-1]), fewest - 1)
 
 
 def transposing_launch(over: Transfer, info: DeviceInfo, label: str) -> Launch:

@@ -245,7 +245,8 @@ def _transposes(problem: Problem, rows: int) -> bool:
     program, width = problem.program, problem.width
     length = problem.layout.along.sizes[-1]
     simple = len(program.steps) <= 3
-    if length >= width and (rows < 2 * width or length > 8 * width or not simple):
+    few = not exceeds(rows, 2 * width - 1)
+    if length >= width and (few or exceeds(length, 8 * width) or not simple):
         return False  # Rows shorter than a vector take no time, however many there are.
     return 1 < width <= 16 and all(program.dtype(n).kind != "bool" for n in program.folds)
 

@@ -77,7 +77,7 @@ def divided(info: DeviceInfo, cubes: int, total: int, places: int, each: int) ->
     """
     many = info.max_units > 1
     enough, fewest = (_ENOUGH_TEAMS, _LEAST // 4) if many else (_ENOUGH, _LEAST)
-    if cubes >= enough or not exceeds(total, _WHOLE):
+    if exceeds(cubes, enough - 1) or not exceeds(total, _WHOLE):
         return 1, 0
     nbytes = least(greatest(total // (2 * enough), fewest), _MOST)
     chunk = greatest(nbytes // greatest(each, 1), 1)
