@@ -139,3 +139,7 @@ def test_what_checks_the_indices_of_a_task_before_it_decides_nothing():
     part = replace(copied, view=View((4,), (1,), int64, 0))
     assert last_failing(*zip(gather, (copy, plain), indexed("gather", part), strict=True)) == 2
     assert last_failing(*zip((copy, plain), strict=True)) == -1
+    # A copy of one number, which the launch has as a parameter, reads nothing.
+    filled = step("copy", [], [64])
+    assert last_failing(*zip(filled, gather, again, strict=True)) == 2
+    assert last_failing(*zip(filled, gather, indexed("gather", first), strict=True)) == 1

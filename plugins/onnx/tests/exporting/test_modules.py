@@ -33,6 +33,16 @@ def whole(below: int, *shape: int) -> Any:
 X, IMAGE = numbers(2, 3, 4), numbers(2, 4, 6, 5)
 BLOCK: dict[str, Any] = {"dim_feedforward": 6, "dropout": 0.5, "batch_first": True}
 SIGNS = calor.asarray(np.array([1.0, -1.0], np.float32))
+# Where a window's maximum was: one place in each of the windows of two elements along each axis.
+PLACES = {
+    rank: calor.asarray(
+        np.broadcast_to(
+            np.arange(4**rank, dtype=np.int64).reshape([4] * rank)[(slice(1, None, 2),) * rank],
+            (1, 2, *[2] * rank),
+        )
+    )
+    for rank in (1, 2, 3)
+}
 # A module with its arguments, and its inputs.
 ROWS: list[tuple[str, tuple[Any, ...], dict[str, Any], tuple[Any, ...]]] = [
     *((name, (), {}, (X,)) for name in (
@@ -81,6 +91,11 @@ ROWS: list[tuple[str, tuple[Any, ...], dict[str, Any], tuple[Any, ...]]] = [
     ("AvgPool3d", (2,), {}, (numbers(1, 2, 2, 4, 2),)),
     ("LPPool1d", (2.0, 3), {}, (positive(1, 2, 7),)),
     ("LPPool2d", (2.0, 3), {}, (positive(1, 2, 7, 5),)),
+    ("LPPool3d", (2.0, 2), {}, (positive(1, 2, 4, 3, 2),)),
+    *((f"MaxUnpool{rank}d", (2,), {}, (numbers(1, 2, *[2] * rank), PLACES[rank]))
+      for rank in (1, 2, 3)),
+    ("Pad", ([(1, 0), (0, 2)],), {"value": 0.5}, (IMAGE,)),
+    ("Pad", ([(1, 1)],), {"mode": "reflect"}, (X,)),
     *((f"Adaptive{kind}Pool{rank}d", (2,), {}, (numbers(1, 2, *(5, 4, 3)[:rank]),))
       for kind in ("Avg", "Max") for rank in (1, 2, 3)),
     ("Upsample", (), {"scale_factor": 2, "mode": "nearest"}, (IMAGE,)),
@@ -139,12 +154,14 @@ def test_every_module_has_a_row() -> None:
                   "TransformerDecoder"}  # fmt: skip
     # It holds state, and has no forward pass.
     state = {"KVCache"}
+    # Their windows begin at random steps, in evaluation as well.
+    drawn = {"FractionalMaxPool2d", "FractionalMaxPool3d"}
     modules = {
         name
         for name in nn.__all__
         if isinstance(getattr(nn, name), type) and issubclass(getattr(nn, name), nn.Module)
     }
-    assert modules - containers - state == {row[0] for row in ROWS}
+    assert modules - containers - state - drawn == {row[0] for row in ROWS}
 
 
 def test_quickstart() -> None:

@@ -21,7 +21,7 @@ def last_failing(tasks: Sequence[Task], works: Sequence[Work]) -> int:
     last = -1
     for number, (task, work) in enumerate(zip(tasks, works, strict=True)):
         for one in task.members or (task,):
-            if one.op == "copy":
+            if one.op == "copy" and len(one.inputs) == 1:
                 (source,) = one.inputs
                 copies[one.outputs[0]] = _source(source, copies)
         if not work.failures:
