@@ -83,14 +83,15 @@ def aligned(
 ) -> None:
     """Fail if an access's first element is not aligned as claimed.
 
-    A device aligns allocations to any claim; a kernel's own memory is aligned as declared.
+    A device aligns allocations to any claim; a kernel's own memory is aligned as declared, and to
+    its elements.
     """
     memory = state.memory
     starts = places if places.ndim == 1 else places[:, 0]
     own = memory.space != "global"
     offsets = starts - state.base if own else starts
     bad = offsets * memory.type.nbytes % claim != 0
-    if own and memory.align % claim:
+    if own and max(memory.align, memory.type.nbytes) % claim:
         bad = np.ones_like(bad)
     if bad.any():
         bad = np.broadcast_to(bad, batch.lanes) & batch.active()

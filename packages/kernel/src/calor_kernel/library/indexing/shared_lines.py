@@ -50,7 +50,7 @@ def add_to_lines(
     ``width``: elements of a load or store of the source and the target.
     """
     size, picks, inner = over.size, over.picks, over.inner
-    sums = kl.shared(room, float32)
+    sums = kl.shared(room, float32, align=width * float32.itemsize)
     first = kl.cube_position() * share
     count = kl.min(share, lines - first)
     begin, elements = first * size * inner, count * size * inner
