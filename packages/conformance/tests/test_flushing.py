@@ -147,3 +147,8 @@ def test_zeros_of_complex_parts_have_any_sign() -> None:
     made = zeros(np.array([complex(-0.0, -1e-40)]), calor.complex64, FLUSHED)
     signs = {(bool(np.signbit(a[0].real)), bool(np.signbit(a[0].imag))) for a in made}
     assert signs == {(True, True), (True, False)}
+    for imag in (0.0, -0.0):
+        got = np.array([complex(1, imag)], np.complex64)
+        zero = np.array([complex(1, 0.0)], np.complex64)
+        (found,) = nearest(got, [zero, zero.conj()])
+        assert np.signbit(found.imag) == np.signbit(imag)

@@ -106,5 +106,6 @@ def _distance(got: Array, want: Array) -> Array:
     rounded = b if got.dtype.kind in "iu" else want.astype(got.dtype).astype(kind)
     same = (a == rounded) | (np.isnan(a) & np.isnan(b))
     signs = np.signbit(a.real) != np.signbit(b.real)
+    signs |= np.signbit(a.imag) != np.signbit(b.imag)
     off = np.where(same, 0.0, np.abs(np.subtract(a, b)))
     return np.asarray(np.where(np.isnan(off), np.inf, off) + np.where(same & signs, 1e-300, 0.0))
