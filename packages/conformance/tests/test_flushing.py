@@ -12,9 +12,10 @@ import calor
 from calor.backends.device import device_of
 from calor.backends.numpy_backend import NumpyBackend
 from calor.backends.protocol import partial
-from calor_conformance import outcomes, suite
+from calor_conformance import deep, outcomes, suite
 from calor_conformance.checks.base import Place
-from calor_conformance.rows.flushing import flushed, nearest, taken
+from calor_conformance.rows.flushing import flushed, nearest, taken, zeros
+from calor_conformance.selection import Selection
 
 FLUSHED = frozenset((calor.float32, calor.bfloat16, calor.complex64))
 CHECKS = suite.checks()
@@ -26,6 +27,17 @@ ASKED = [
 ]
 
 
+# Crossings that draw denormals: of one operand, of two and of three, broadcast too; into other
+# dtypes, and in chains of ops.
+CROSSED = [
+    f"crossed/{name}"
+    for name in (
+        *("sqrt/bfloat16", "log/float32", "lgamma/float32", "power/float32", "fmod/bfloat16"),
+        *("less_equal/float32", "nextafter/float32", "atan2/bfloat16", "xlogy/float32"),
+        *("lerp/bfloat16", "cast/bfloat16", "cast/complex64", "cast/float32"),
+        *("floor_divide-large/float32", "chain-with-constants/float32"),
+    )
+]
 WHOLE = ["special/add/int8", "special/abs/int64", "special/bit_not/uint64", "shapes/power-5/int8"]
 
 
@@ -73,6 +85,23 @@ def test_what_is_declared_is_let_pass() -> None:
 @pytest.mark.slow
 def test_all_of_what_is_declared_is_let_pass() -> None:
     assert failed(Flushing(), ASKED) == []
+    named = ("crossed", "crossed-gradient")
+    names = [name for name, c in CHECKS.items() if c.kind in named and c.dtype in FLUSHED]
+    assert failed(Flushing(), names) == []
+
+
+def test_crossings_let_pass_what_is_declared_and_no_more() -> None:
+    assert failed(Flushing(), CROSSED) == []
+    assert len(failed(Flushing(declared=False), CROSSED)) == len(CROSSED)
+    larger = ["crossed/sqrt/float32", "crossed/div/float32"]
+    assert len(failed(Flushing(least=1e-3), larger)) == len(larger)
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_the_deep_search_lets_pass_what_is_declared(declared: bool) -> None:
+    chosen = Selection(patterns=("crossed/chain-with-constants/float32",))
+    found = deep.search(device_of(Flushing(declared), 0), 0.3, 2, chosen=chosen)
+    assert {r.outcome for r in found} == {"passed" if declared else "failed"}
 
 
 def test_what_is_not_declared_fails() -> None:
@@ -112,3 +141,14 @@ def test_a_device_may_take_one_of_two_operands_for_zero() -> None:
     ]
     assert len(taken([small, one], FLUSHED)) == 2
     assert len(taken([zero, one], FLUSHED)) == len(taken([small, one], ())) == 1
+
+
+def test_zeros_of_complex_parts_have_any_sign() -> None:
+    made = zeros(np.array([complex(-0.0, -1e-40)]), calor.complex64, FLUSHED)
+    signs = {(bool(np.signbit(a[0].real)), bool(np.signbit(a[0].imag))) for a in made}
+    assert signs == {(True, True), (True, False)}
+    for imag in (0.0, -0.0):
+        got = np.array([complex(1, imag)], np.complex64)
+        zero = np.array([complex(1, 0.0)], np.complex64)
+        (found,) = nearest(got, [zero, zero.conj()])
+        assert np.signbit(found.imag) == np.signbit(imag)

@@ -64,9 +64,16 @@ def zeros(want: Any, dtype: DType, flushes: Collection[DType]) -> list[Array]:
     if dtype.is_complex:
         parts = real_of(dtype)
         real, imag = (zeros(part, parts, {parts}) for part in (want.real, want.imag))
-        return [a + 1j * b for a in (want.real, *real) for b in (want.imag, *imag)]
+        return [_joined(a, b, want.dtype) for a in (want.real, *real) for b in (want.imag, *imag)]
     small = (np.abs(want) <= lost(dtype, flushes)) & (want != 0)
     return [np.where(small, zero, want) for zero in (0.0, -0.0)]
+
+
+def _joined(real: Array, imag: Array, kind: np.dtype[Any]) -> Array:
+    """Return complex numbers of two parts, whose zeros keep their signs."""
+    made = np.empty(real.shape, kind)
+    made.real, made.imag = real, imag
+    return made
 
 
 def nearest(got: Array, wants: Iterable[Any]) -> Array:
@@ -84,6 +91,12 @@ def nearest(got: Array, wants: Iterable[Any]) -> Array:
     return best
 
 
+def right(got: Array, wants: Sequence[Any], dtype: DType, flushes: Collection[DType]) -> Array:
+    """Return the nearest right result, with and without zeros in place of its denormals."""
+    every = [z for w in wants for z in (w, *zeros(w, dtype, flushes))]
+    return nearest(got, every).astype(np.asarray(wants[0]).dtype)
+
+
 @np.errstate(all="ignore")
 def _distance(got: Array, want: Array) -> Array:
     """Return the distance of results from right ones; signs of zeros count a little."""
@@ -93,5 +106,6 @@ def _distance(got: Array, want: Array) -> Array:
     rounded = b if got.dtype.kind in "iu" else want.astype(got.dtype).astype(kind)
     same = (a == rounded) | (np.isnan(a) & np.isnan(b))
     signs = np.signbit(a.real) != np.signbit(b.real)
+    signs |= np.signbit(a.imag) != np.signbit(b.imag)
     off = np.where(same, 0.0, np.abs(np.subtract(a, b)))
     return np.asarray(np.where(np.isnan(off), np.inf, off) + np.where(same & signs, 1e-300, 0.0))

@@ -14,7 +14,7 @@ from calor.errors import UnsupportedError
 from calor.tensor.values import Handle
 
 from .comparison import check, expected, widen
-from .flushing import lost, nearest, taken, zeros
+from .flushing import lost, right, taken
 from .language import Array, Case
 
 
@@ -66,17 +66,11 @@ def judge(
     every = [want, *(expected(c, given, dtype) for given in taken(arrays, flushes)[1:])]
     for a, b, kind, *wants in zip(got, want, kinds, *every, strict=True):
         fits = np.ndim(scale) == 0 or np.shape(scale) == a.shape
-        near = _right(a, wants, kind, flushes) if flushes else b
+        near = right(a, wants, kind, flushes) if flushes else b
         check(
             a, near, kind, c.tol, scale if fits else None, what=f"{c.label} {dtype.name}",
             least=lost(kind, flushes),
         )  # fmt: skip
-
-
-def _right(got: Array, wants: list[Any], kind: DType, flushes: Collection[DType]) -> Array:
-    """Return the nearest right result, with and without flushing."""
-    every = [z for w in wants for z in (w, *zeros(w, kind, flushes))]
-    return nearest(got, every).astype(np.asarray(wants[0]).dtype)
 
 
 def result_types(c: Case, dtype: DType, want: Sequence[Any]) -> Sequence[DType]:

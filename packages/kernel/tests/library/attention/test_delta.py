@@ -9,7 +9,7 @@ import calor
 from calor.dtypes import bfloat16, float16, float32, float64
 from calor.ops.attention import attention
 from calor_interpreter.device import MANY_UNITS, ONE_UNIT
-from calor_kernel.library.attention import delta_launch
+from calor_kernel.library.attention import DeltaFuser, delta_launch
 
 from .test_mma import INFO as FRAGMENTS
 from .test_result_orders import arrays_of, run
@@ -62,6 +62,36 @@ def test_gradients(name):
         error = np.abs(a.astype(np.float64) - b).max()
         assert error <= tolerance * np.abs(b).max()
     assert not joined or sum("sum" in label or "mul" in label for label in labels) == 0
+
+
+# A device, the dtype, the sizes, and whether delta has no launch.
+ORDERS = {
+    "a vector a row": (PLANES, float32, (1, 2, 2, 9, 9, 8, 4), True),
+    "a team a row": (PLANES, float32, (1, 2, 1, 3, 9, 8, 40), True),
+    "the widest row": (PLANES, float32, (1, 1, 1, 2, 5, 16, 128), True),
+    "too wide": (PLANES, float32, (1, 1, 1, 2, 5, 16, 132), False),
+    "single terms": (PLANES, float32, (1, 2, 2, 3, 5, 6, 6), True),
+    "two terms": (PLANES, float32, (1, 2, 2, 3, 5, 4, 2), True),
+    "a result and its rest": (PLANES, bfloat16, (1, 2, 2, 5, 7, 8, 24), True),
+    "doubles": (MANY_UNITS, float64, (1, 2, 2, 5, 7, 8, 12), True),
+}
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_gradients_have_the_bits_of_single_ops(monkeypatch, name):
+    """A sum in another kernel has the order that it has in a launch of its own."""
+    info, dtype, sizes, joined = ORDERS[name]
+    arrays, upstream = given(sizes, dtype)
+
+    def turned(q, k, v, up):
+        return calor.vjp(lambda *x: attention(*x, causal=False, scale=2.0)[0], q, k, v)[1](up)
+
+    upstream = upstream.reshape(sizes[0], sizes[3], sizes[1], sizes[6]).swapaxes(1, 2).copy()
+    found, labels = run(info, turned, [*arrays, upstream])
+    monkeypatch.setattr(DeltaFuser, "groups", lambda *_: ())
+    apart, more = run(info, turned, [*arrays, upstream])
+    assert (len(labels) < len(more)) == joined
+    assert [a.tobytes() for a in found] == [a.tobytes() for a in apart]
 
 
 @pytest.mark.parametrize("dtype", [float32, bfloat16], ids=str)

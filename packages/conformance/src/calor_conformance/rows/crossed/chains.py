@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from calor.ops import elementwise as e
 from calor.ops import movement as m
 
 from ..domains import special
+from ..flushing import flushed, taken
 from ..language import Array, Tolerance
 from .drawing import numbers
 from .language import Problem, Subject
@@ -54,6 +55,26 @@ _NEUTRAL: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Array, Any], Arra
 _CONSTANTS = (0.0, -0.0, 1.0, -1.0, 2.0, np.inf, np.nan)
 
 
+Between = Callable[[Array], Array]
+
+
+def _same(a: Array) -> Array:
+    return a
+
+
+def _flushing(
+    results: Callable[[Array, Between], list[Array]], x: Array
+) -> Callable[[Collection[DType]], list[list[Array]]]:
+    """Return the results of a chain whose operand, or what it makes between, is flushed."""
+
+    def of(flushes: Collection[DType]) -> list[list[Array]]:
+        every = [a for (a,) in taken([x], flushes)]
+        steps: list[Between] = [_same, lambda a: flushed(a, flushes)]
+        return [results(a, step) for a in every for step in steps][1:]
+
+    return of
+
+
 def _constants(scenario: Scenario, rng: np.random.Generator, dtype: DType) -> Problem:
     """Arithmetic with constants at the numbers for which they are not neutral."""
     values = special(dtype)
@@ -66,17 +87,16 @@ def _constants(scenario: Scenario, rng: np.random.Generator, dtype: DType) -> Pr
             t = _NEUTRAL[name][0](t, calor.full(t.shape, c.item(), dtype=dtype))
         return t
 
-    def want() -> list[Array]:
-        made = x
+    def results(made: Array, then: Between = _same) -> list[Array]:
         with np.errstate(all="ignore"):
             for name, c in zip(names, constants, strict=True):
-                before = made
-                made = np.asarray(_NEUTRAL[name][1](made, c), dtype.numpy)
+                before = then(made)
+                made = np.asarray(_NEUTRAL[name][1](before, c), dtype.numpy)
                 if name in ("maximum", "minimum"):
                     made = _signed(name, before, c, made)
         return [made]
 
-    return Problem([x], run, want, [dtype])
+    return Problem([x], run, lambda: results(x), [dtype], flushing=_flushing(results, x))
 
 
 def _signed(name: str, a: Array, c: Any, made: Array) -> Array:
@@ -101,13 +121,13 @@ def _there_and_back(scenario: Scenario, rng: np.random.Generator, dtype: DType) 
     def run(t: Any) -> Any:
         return e.cast(e.cast(t, dtype=through), dtype=dtype)
 
-    def want() -> list[Array]:
+    def results(a: Array, then: Between = _same) -> list[Array]:
         from ..oracle_casts import cast
 
         with np.errstate(all="ignore"):
-            return [cast(cast(x, dtype=through), dtype=dtype)]
+            return [cast(then(cast(a, dtype=through)), dtype=dtype)]
 
-    return Problem([x], run, want, [dtype])
+    return Problem([x], run, lambda: results(x), [dtype], flushing=_flushing(results, x))
 
 
 def _choices(scenario: Scenario, rng: np.random.Generator, dtype: DType) -> Problem:

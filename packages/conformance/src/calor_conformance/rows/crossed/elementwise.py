@@ -15,6 +15,7 @@ from calor.ops.base import find
 from ..comparison import expected
 from ..domains import special
 from ..exemptions import NOT_EVERYWHERE
+from ..flushing import taken
 from ..judging import result_types, scale_of
 from ..language import COMPLEX, Array, Case, Tolerance, limits_of, ulp
 from ..tables import casts, declared
@@ -61,9 +62,9 @@ def _build(c: Case) -> Any:
         if scenario["broadcast"] != "none" and len(drawn) > 1:
             return _broadcast(c, scenario, drawn, picks, dtype)
 
-        def want() -> list[Array]:
+        def results(given: list[Array]) -> list[Array]:
             with np.errstate(all="ignore"):
-                return [np.asarray(w)[picks] for w in expected(c, drawn, dtype)]
+                return [np.asarray(w)[picks] for w in expected(c, given, dtype)]
 
         def scale() -> list[Any]:
             found = scale_of(c, drawn, dtype)
@@ -73,10 +74,11 @@ def _build(c: Case) -> Any:
         return Problem(
             [a[picks] for a in drawn],
             lambda *ts: c.call(*ts, dtype=dtype),
-            want,
+            lambda: results(drawn),
             kinds,
             _tolerance(c, dtype),
             scale if c.tol.scale is not None else None,
+            flushing=lambda flushes: [results(a) for a in taken(drawn, flushes)[1:]],
         )
 
     return build
@@ -137,17 +139,19 @@ def _broadcast(
         given[which] = m.expand(given[which], shape=picks.shape)
         return c.call(*given, dtype=dtype)
 
-    def want() -> list[Array]:
+    def results(given: list[Array]) -> list[Array]:
         with np.errstate(all="ignore"):
-            return [np.asarray(w) for w in expected(c, whole, dtype)]
+            return [np.asarray(w) for w in expected(c, given, dtype)]
 
     def scale() -> list[Any]:
         return [scale_of(c, whole, dtype)]
 
     kinds = result_types(c, dtype, expected(c, [w.reshape(-1)[:1] for w in whole], dtype))
     return Problem(
-        arrays, run, want, kinds, _tolerance(c, dtype), scale if c.tol.scale is not None else None
-    )
+        arrays, run, lambda: results(whole), kinds, _tolerance(c, dtype),
+        scale if c.tol.scale is not None else None,
+        flushing=lambda flushes: [results(a) for a in taken(whole, flushes)[1:]],
+    )  # fmt: skip
 
 
 _FACTORS: dict[str, Any] = {
@@ -184,13 +188,16 @@ def _cast(scenario: Scenario, rng: np.random.Generator, dtype: DType) -> Problem
         x[at] = rng.choice(np.concatenate([special(dtype), ends]), len(at))
     distinct, picks = _distinct(x)
 
-    def want() -> list[Array]:
+    def results(given: Array) -> list[Array]:
         from ..oracle_casts import cast
 
         with np.errstate(all="ignore"):
-            return [cast(distinct, dtype=to)[picks]]
+            return [cast(given, dtype=to)[picks]]
 
-    return Problem([x], lambda t: find("cast")(t, dtype=to), want, [to])
+    return Problem(
+        [x], lambda t: find("cast")(t, dtype=to), lambda: results(distinct), [to],
+        flushing=lambda flushes: [results(a) for (a,) in taken([distinct], flushes)[1:]],
+    )  # fmt: skip
 
 
 def _distinct(x: Array) -> tuple[Array, Array]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from calor.dtypes import DType, as_dtype, float32
 
 from ..comparison import check
+from ..flushing import lost, right, taken
 from ..language import Array, Tolerance, exact
 from .pairwise import Factors, Scenario
 
@@ -48,6 +49,10 @@ class Problem:
         gradient.
     refused : bool, default False
         Whether an index is out of range, which must be an error and no result.
+    flushing : callable, default None
+        Takes the dtypes whose denormals a device declares to flush, and returns the further right
+        results: those of operands, and of results between ops, that are zeros. None where zeros
+        among the results are all that is right besides.
     """
 
     arrays: Sequence[Array]
@@ -60,6 +65,7 @@ class Problem:
     slope: bool = True
     meaning: Callable[..., Array] | None = None
     refused: bool = False
+    flushing: Callable[[Collection[DType]], Sequence[Sequence[Array]]] | None = None
 
 
 Build = Callable[[Scenario, np.random.Generator, DType], Problem | None]
@@ -157,6 +163,9 @@ def one(
         zeros,
         slope,
         meaning,
+        flushing=lambda flushes: [
+            [_quietly(meaning, *given)] for given in taken(arrays, flushes)[1:]
+        ],
     )
 
 
@@ -165,7 +174,9 @@ def _quietly(function: Callable[..., Any], *arrays: Array) -> Array:
         return np.asarray(function(*arrays))
 
 
-def compare(problem: Problem, got: Sequence[Array], what: str, least: float = 0.0) -> None:
+def compare(
+    problem: Problem, got: Sequence[Array], what: str, flushes: Collection[DType] = ()
+) -> None:
     """Raise AssertionError with the worst element unless results are right.
 
     Parameters
@@ -176,13 +187,20 @@ def compare(problem: Problem, got: Sequence[Array], what: str, least: float = 0.
         The results.
     what : str
         The beginning of the message.
-    least : float, default 0.0
-        An error that is accepted whatever the tolerance.
+    flushes : collection of DType, optional
+        The dtypes whose denormals the device declares to flush to zero.
     """
     want = problem.want()
     assert len(got) == len(want), f"{what}: {len(got)} results, not {len(want)}"
     scales = [None] * len(want) if problem.scale is None else problem.scale()
-    for a, b, dtype, scale in zip(got, want, problem.dtypes, scales, strict=True):
+    least = max([lost(d, flushes) for d in problem.dtypes], default=0.0)
+    every = [want]
+    if flushes and problem.flushing is not None:
+        every += problem.flushing(flushes)
+    columns = zip(got, problem.dtypes, scales, *every, strict=True)
+    for a, dtype, scale, b, *others in columns:
+        if flushes:
+            b = right(a, [b, *others], dtype, flushes)
         if not problem.zeros and dtype.is_inexact:
             # A sum with +0 is the same number, and of zeros the positive one.
             a, b = a + a.dtype.type(0), b + b.dtype.type(0)

@@ -3,7 +3,8 @@
 Requirements: a row's delta is the sum of the products of its result and its upstream gradient. A
 result of half types has two parts: as rounded, and what rounding dropped. The cubes of few queries
 have all rows of a head, with the upstream gradients in shared memory, so they compute delta
-themselves, and no launch waits for one that does.
+themselves, and no launch waits for one that does. They add in the order of the sum's own launch;
+rows of which they cannot are left apart.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from calor.dtypes import DType
 from calor_kernel import language as kl
 from calor_kernel.library.arrivals import is_last
 from calor_kernel.library.attention.operands import (
@@ -34,6 +35,8 @@ from calor_kernel.library.attention.split_keys import (
     taken_rows,
 )
 from calor_kernel.library.attention.split_plan import SplitPlan
+from calor_kernel.library.math.base import exactly
+from calor_kernel.library.reduce.row_order import RowOrder
 
 # Splits that are read together.
 _TOGETHER = 16
@@ -43,12 +46,14 @@ _TOGETHER = 16
 class GradientPlan:
     """Cubes of ``blocks`` of rows; each has the ``units`` and the rows of ``team``.
 
-    ``turn``: the rows whose products are reduced together.
+    ``turn``: the rows whose products are reduced together. ``order``: that of the sum that is a
+    row's delta, where the cubes compute it.
     """
 
     team: SplitPlan
     blocks: int
     turn: int
+    order: RowOrder | None = None
 
     @property
     def units(self) -> int:
@@ -70,6 +75,12 @@ class GradientPlan:
         """The places for the features of a key, and of a value."""
         of_a_vector = self.team.lanes * self.team.access
         return of_a_vector * self.team.features, of_a_vector * self.team.values
+
+    @property
+    def columns(self) -> range:
+        """The first columns of the vectors of a result that a unit reads for its row's delta."""
+        assert self.order is not None
+        return range(0, min(self.rooms[1], self.order.terms), self.team.access)
 
     def shared_bytes(self, itemsize: int, plane: int) -> int:
         """Return the shared memory of a cube."""
@@ -165,7 +176,10 @@ def hold_rows(
 def sum_rows(
     held: HeldRows, up: Upstream[kl.Pointer], value_width: kl.Number, plan: GradientPlan
 ) -> None:
-    """Compute the sum of a row's products of result and upstream gradient, a row a unit."""
+    """Compute the sum of a row's products of result and upstream gradient, a row a unit.
+
+    The order is that of the op, so that the gradients have the bits of those of a given delta.
+    """
     mine, access, dtype = held.mine, plan.team.access, up.total.dtype
     for row in kl.loop_range(kl.unit_position(), plan.rows, plan.units):
         head, query = mine.place(row)
@@ -174,19 +188,41 @@ def sum_rows(
         if up.rest is not None:
             steps = up.rest_steps
             near = mine.n * steps[0] + head * steps[1] + query * steps[2]
-        total = kl.registers(1, dtype, access)
-        for column in kl.loop_range(0, value_width, access):
-            value = up.delta.load(at + column, access).to(dtype)
-            if up.rest is not None:
-                value = value + up.rest.load(near + column, access).to(dtype)
-            there = row * plan.rooms[1] + column
-            total[0] = kl.fma(value, held.upstream.load(there, access), total[0])
-        terms = [total[0]] if access == 1 else [total[0][i] for i in range(access)]
-        while len(terms) > 1:
-            pairs = zip(terms[::2], terms[1::2], strict=True)
-            terms = [x + y for x, y in pairs]
-        held.alongs[row] = terms[0]
+        products = []
+        for column in plan.columns:
+            value = kl.constant(0, dtype, access)
+            inside = True if plan.team.full[1] else column < value_width
+            if inside:
+                value = whole_result(up, at + column, near + column, access)
+            upstream = held.upstream.load(row * plan.rooms[1] + column, access)
+            products += multiplied(value, upstream)
+        held.alongs[row] = added(products, plan, dtype)
     kl.barrier()
+
+
+@kl.helper
+def whole_result(
+    up: Upstream[kl.Pointer], at: kl.Number, near: kl.Number, access: int
+) -> kl.Number:
+    """Return a vector of the result as it was before it was rounded, if its rest is given."""
+    value = up.delta.load(at, access).to(up.total.dtype)
+    if up.rest is not None:
+        value = value + up.rest.load(near, access).to(up.total.dtype)
+    return value
+
+
+@exactly
+def multiplied(a: kl.Number, b: kl.Number) -> list[kl.Number]:
+    """Return the products of two vectors' lanes, each rounded."""
+    made = a * b
+    return [made] if made.width == 1 else [made[i] for i in range(made.width)]
+
+
+def added(products: Sequence[kl.Number], plan: GradientPlan, dtype: DType) -> kl.Number:
+    """Return the sum of a row's products, with zeros behind the last one."""
+    assert plan.order is not None
+    zero = kl.constant(0, dtype)
+    return plan.order.total(lambda n: products[n] if n < len(products) else zero, dtype)
 
 
 @kl.helper

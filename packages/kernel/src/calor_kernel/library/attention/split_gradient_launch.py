@@ -14,7 +14,7 @@ from typing import Final
 from calor.dtypes import uint32
 from calor_kernel.contract.choices import greatest, least
 from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple
-from calor_kernel.contract.work import Flags, Output, Request, Work
+from calor_kernel.contract.work import Flags, Output, Request, View, Work
 from calor_kernel.library.attention.mma_launch import index_of, matrices_win, mma_refusal
 from calor_kernel.library.attention.operand_copies import with_copies
 from calor_kernel.library.attention.operands import (
@@ -32,6 +32,7 @@ from calor_kernel.library.attention.split_gradient import (
 )
 from calor_kernel.library.attention.split_keys_launch import access_of
 from calor_kernel.library.attention.split_plan import SplitPlan, units_for
+from calor_kernel.library.reduce.row_order import order_of_sum
 from calor_kernel.library.steps import Steps
 
 # By the rows of a block: the maximum of elements of an access, the keys of a team in a step, and
@@ -84,7 +85,7 @@ def gradient_split_refusal(problem: Attention, request: Request) -> str | None:
         return "rows are too wide for the registers of a plane"
     if plan.shared_bytes(p.accumulate.itemsize, info.planes[0]) > info.shared_bytes:
         return "shared memory does not hold the rows"
-    return None
+    return _result_refusal(request, plan)
 
 
 def _has_mma(problem: Attention, request: Request) -> bool:
@@ -104,13 +105,8 @@ def gradient_plan(problem: Attention, request: Request) -> GradientPlan:
     """Return the plan: the largest blocks of rows that registers hold."""
     p, info, count = problem, request.info, problem.group * problem.queries
     plane, most = info.planes[0], access_of(p)
-    starts = [request.inputs[0].offset]
-    results = [request.inputs[1]] if len(request.inputs[1].shape) > 3 else []
-    results += [request.inputs[3]] if request.attributes.get("rest") else []
-    for result in results:
-        pairs = zip(result.shape[:3], result.strides[:3], strict=True)
-        starts += [result.offset, *(step for n, step in pairs if n > 1)]
-    while any(start % most for start in starts):
+    # What depends on the result must not change the order of other sums.
+    while request.inputs[0].offset % most:
         most //= 2
     for rows in sorted(SHAPES, reverse=True):
         widest_access, unroll, turn = SHAPES[rows]
@@ -144,7 +140,28 @@ def gradient_plan(problem: Attention, request: Request) -> GradientPlan:
         p.dtype.itemsize == 2,
         together,
     )
-    return GradientPlan(team, blocks, min(turn, rows))
+    order = order_of_sum(p.values, p.accumulate, info) if _results(request) else None
+    return GradientPlan(team, blocks, min(turn, rows), order)
+
+
+def _results(request: Request) -> list[View]:
+    """Return the result of the forward pass and its rest, as far as they are given for delta."""
+    if len(request.inputs[1].shape) <= 3:
+        return []
+    return [request.inputs[i] for i in (1, *((3,) if request.attributes.get("rest") else ()))]
+
+
+def _result_refusal(request: Request, plan: GradientPlan) -> str | None:
+    """Return why cubes do not compute delta from the result of the forward pass."""
+    results = _results(request)
+    if results and plan.order is None:
+        return "a unit does not add a row as the launch of a sum does"
+    for result in results:
+        pairs = zip(result.shape[:3], result.strides[:3], strict=True)
+        starts = [result.offset, *(step for n, step in pairs if n > 1)]
+        if any(start % plan.team.access for start in starts):
+            return "rows of the result do not begin at whole accesses"
+    return None
 
 
 def gradients_by_splits(problem: Attention, request: Request) -> Iterator[Work]:
