@@ -331,6 +331,8 @@ def _rare(device: str) -> Iterator[Named]:
     heads: Operand = ((8, _HEADS, 256, _WIDTH // _HEADS), "float32")
     attend = _rounded(_functional("scaled_dot_product_attention"))
     yield from both("roberta tf32 attention", attend, heads, heads, heads)
+    points: Operand = ((10_000, 16, 2), "float32")
+    yield from both("rotated points", lambda x, w: x @ w, points, ((10_000, 2, 2), "float32"))
     # A block of MobileNetV2 at 14x14 pixels.
     shapes = (1, 64, 14, 14), (384, 64, 1, 1), (384, 1, 3, 3), (96, 384, 1, 1)
     block: list[Operand] = [(shape, "float32") for shape in shapes]

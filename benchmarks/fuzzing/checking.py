@@ -17,8 +17,10 @@ Array = np.ndarray[Any, Any]
 _NEAR = {"f32": 5e-5, "tf32": 4e-3, "bf16": 2e-2, "f16": 4e-3}
 _SINGLE = 10
 # Functions that bend at zero, and how much further gradients may be apart behind them: a number
-# near zero is on the other side of the bend after another rounding.
+# near zero is on the other side of the bend after another rounding. As many numbers are as
+# roundings are large, and their gradients are lost whole, so the distance is a part of the root.
 _BENT, _FLIPS = frozenset(("relu", "leaky_relu", "hard_swish", "train_relu")), 4
+_ROOT = 1 / 3
 # What the host computes in float64 at most, so that a check takes seconds.
 MOST_FLOPS = 5e10
 
@@ -30,7 +32,8 @@ def tolerance(sample: Sample, work: Work, exact: bool) -> float:
     """
     dtype = "f32" if exact and sample.dtype == "tf32" else sample.dtype
     bent = sample.gradient and not _BENT.isdisjoint(map(str, sample.parameters.values()))
-    return _NEAR[dtype] * (1 + math.log2(max(work.depth, 1)) / 8) * (_FLIPS if bent else 1)
+    near = _NEAR[dtype] * (1 + math.log2(max(work.depth, 1)) / 8)
+    return max(_FLIPS * near, _ROOT * math.sqrt(near)) if bent else near
 
 
 def apart(ours: Array, theirs: Array) -> float:

@@ -221,10 +221,17 @@ def test_a_run_writes_its_rows_and_says_the_worst(
 
 
 def test_gradients_behind_a_bend_may_be_further_apart() -> None:
-    line = "linear bf16 gradient rows=4x k=8 n=8 bias=1 after={} layout=plain"
-    relu, gelu = (sample_of(line.format(name)) for name in ("relu", "gelu"))
-    near = [checking.tolerance(drawn, work_of(drawn), exact=True) for drawn in (relu, gelu)]
-    assert near[0] == 4 * near[1]
+    line = "linear {} gradient rows=4x k=8 n=8 bias=1 after={} layout=plain"
+
+    def near(dtype: str, after: str) -> float:
+        drawn = sample_of(line.format(dtype, after))
+        return checking.tolerance(drawn, work_of(drawn), exact=True)
+
+    assert near("bf16", "relu") == 4 * near("bf16", "gelu")
+    # Gradients whose numbers are on the other side of the bend are as many as roundings are large.
+    apart = near("f32", "relu")
+    assert apart**2 > near("f32", "gelu") / 10
+    assert apart < 1e-2
 
 
 def test_a_slow_first_call_is_told() -> None:

@@ -1,8 +1,9 @@
-"""Transpositions of squares of vectors, in registers."""
+"""Transpositions: of squares of vectors in registers, and of tiles in shared memory."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from math import log2
 from typing import Final
 
@@ -14,6 +15,65 @@ SHORT: Final = 5  # rows and columns from which squares pay, where lanes are mas
 _LONG: Final = 8  # where they are not, so that the elements of a part are copied one by one
 _MOST: Final = 16
 _PARTLY: Final = 1.25  # the cost of a square of which a part exists
+_SIDE: Final = 32  # rows and columns of a tile in shared memory where both are many
+_NARROW: Final = (4, 16)  # the fewest and the most rows, or columns, of a tile that is narrow
+_UNITS: Final = 256  # of the cube of a tile
+
+
+@dataclass(frozen=True, slots=True)
+class SharedTile:
+    """A tile whose ``rows`` are dense in the source and its ``columns`` in the target.
+
+    It lies in shared memory by columns. Both numbers are powers of two.
+    """
+
+    rows: int
+    columns: int
+
+    @staticmethod
+    def of(rows: int, columns: int) -> SharedTile:
+        """Return the tile for as many rows and columns: narrow where one of them is short.
+
+        >>> SharedTile.of(1280, 77), SharedTile.of(393216, 8)
+        (SharedTile(rows=32, columns=32), SharedTile(rows=128, columns=8))
+        >>> SharedTile.of(4, 1280), SharedTile.of(5, 8)
+        (SharedTile(rows=4, columns=256), SharedTile(rows=8, columns=8))
+        """
+        down, across = (1 << max(0, hinted(n) - 1).bit_length() for n in (rows, columns))
+        fewest, most = _NARROW
+        if min(down, across) > most:
+            return SharedTile(_SIDE, _SIDE)
+        short = max(min(down, across), fewest)
+        long = max(min(max(down, across), _SIDE * _SIDE // short), _SIDE // short)
+        return SharedTile(short, long) if down <= across else SharedTile(long, short)
+
+    @property
+    def pitch(self) -> int:
+        """The elements from column to column, by which units of a plane have no bank conflicts."""
+        return self.rows + max(1, _SIDE // self.columns)
+
+    @property
+    def size(self) -> int:
+        """The elements of shared memory."""
+        return self.columns * self.pitch
+
+    def units(self, info: DeviceInfo) -> int:
+        """Return the units of a cube that moves a tile."""
+        most = min(_UNITS, info.max_units, info.max_cube[0], self.rows * self.columns)
+        return 1 << most.bit_length() - 1
+
+    def by_rows(self, units: int) -> Iterator[tuple[kl.Number, kl.Number]]:
+        """Yield a unit's rows and columns, where neighbours have adjacent rows."""
+        for place in self._places(units):
+            yield place % self.rows, place // self.rows
+
+    def by_columns(self, units: int) -> Iterator[tuple[kl.Number, kl.Number]]:
+        """Yield a unit's rows and columns, where neighbours have adjacent columns."""
+        for place in self._places(units):
+            yield place // self.columns, place % self.columns
+
+    def _places(self, units: int) -> Iterator[kl.Number]:
+        return (kl.unit_index() + n for n in range(0, self.rows * self.columns, units))
 
 
 def masks(info: DeviceInfo, read: int = 0) -> bool:

@@ -61,6 +61,8 @@ ROWS = {
     "backwards": ((40,), (-1,), 39, "copy_rows", "copy_vectors"),
     "small transposed": ((3, 5), (1, 3), 0, "copy_rows", "copy_vectors"),
     "transposed": ((37, 50), (1, 37), 0, "copy_transposed", "copy_tiles"),
+    "few columns": ((300, 8), (1, 301), 2, "copy_transposed", "copy_tiles"),
+    "few rows": ((8, 300), (1, 9), 2, "copy_transposed", "copy_tiles"),
     "planes": ((9, 7, 6), (42, 1, 7), 3, "copy_transposed", "copy_tiles"),
     "blocks": (
         (2, 40, 3, 33),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from calor_kernel import language as kl
 from calor_kernel.contract.choices import exceeds, least
@@ -13,6 +13,7 @@ from calor_kernel.contract.launching import Effort, Grid, launch
 from calor_kernel.contract.work import Launch
 from calor_kernel.library.copying.transfer import Transfer, row_offset
 from calor_kernel.library.transposition import (
+    SharedTile,
     lanes_below,
     masks,
     partial_square,
@@ -22,8 +23,6 @@ from calor_kernel.library.transposition import (
 )
 
 N = TypeVar("N")
-# The side of the square tile of a cube of many units.
-_TILE: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,25 +79,26 @@ def copy_transposed(
 
 
 @kl.kernel
-def copy_tiles(source: kl.In, target: kl.Out, over: Transposition[kl.Number], *, tile: int) -> None:
-    """Copy as ``copy_transposed``, in square tiles of shared memory."""
+def copy_tiles(
+    source: kl.In, target: kl.Out, over: Transposition[kl.Number], *, tile: SharedTile, units: int
+) -> None:
+    """Copy as ``copy_transposed``, in tiles of shared memory."""
     rows, columns, across, along = over.rows, over.columns, over.across, over.along
-    # One more column avoids bank conflicts.
-    staged = kl.shared(tile * (tile + 1), source.dtype)
-    strips, bands = (rows + tile - 1) // tile, (columns + tile - 1) // tile
+    staged = kl.shared(tile.size, source.dtype)
+    strips = (rows + tile.rows - 1) // tile.rows
+    bands = (columns + tile.columns - 1) // tile.columns
     block = kl.cube_position() // (strips * bands)
-    row = kl.cube_position() // bands % strips * tile
-    column = kl.cube_position() % bands * tile
+    row = kl.cube_position() // bands % strips * tile.rows
+    column = kl.cube_position() % bands * tile.columns
     read = row_offset(block, over.sizes, over.read)
     written = row_offset(block, over.sizes, over.written)
-    x, y = kl.unit_position(0), kl.unit_position(1)
-    for k in kl.range(0, tile, kl.cube_size(1)):
-        if (row + x < rows) & (column + y + k < columns):
-            staged[(y + k) * (tile + 1) + x] = source[read + (column + y + k) * across + row + x]
+    for i, j in tile.by_rows(units):
+        if (row + i < rows) & (column + j < columns):
+            staged[j * tile.pitch + i] = source[read + (column + j) * across + row + i]
     kl.barrier()
-    for k in kl.range(0, tile, kl.cube_size(1)):
-        if (column + x < columns) & (row + y + k < rows):
-            target[written + (row + y + k) * along + column + x] = staged[x * (tile + 1) + y + k]
+    for i, j in tile.by_columns(units):
+        if (column + j < columns) & (row + i < rows):
+            target[written + (row + i) * along + column + j] = staged[j * tile.pitch + i]
 
 
 def crosses(over: Transfer, info: DeviceInfo) -> bool:
@@ -128,11 +128,12 @@ def transposing_launch(over: Transfer, info: DeviceInfo, label: str) -> Launch:
     )
     blocks = prod(problem.sizes)
     if info.max_units > 1 and info.has("barrier"):
-        cubes = blocks * -(-rows // _TILE) * -(-columns // _TILE)
-        units = max(min(info.max_units // _TILE, 8), 1)
-        grid = Grid((cubes, 1, 1), (_TILE, units, 1), index=over.index(info))
+        tile = SharedTile.of(rows, columns)
+        cubes = blocks * -(-rows // tile.rows) * -(-columns // tile.columns)
+        units = tile.units(info)
+        grid = Grid((cubes, 1, 1), (units, 1, 1), index=over.index(info))
         effort = Effort(label or copy_tiles.name, 0, over.nbytes)
-        return launch(copy_tiles, grid, effort, **over.places, over=problem, tile=_TILE)
+        return launch(copy_tiles, grid, effort, **over.places, over=problem, tile=tile, units=units)
     side = side_of(rows, columns, max(info.vector_bytes // over.dtype.itemsize, 1))
     masked = masks(info)
     effort = Effort(label or copy_transposed.name, 0, over.nbytes)

@@ -32,14 +32,12 @@ from calor_kernel.library.elementwise.strided import (
     elementwise_vectors,
 )
 from calor_kernel.library.elementwise.tiles import (
-    CUBE,
-    SIDE,
     Tiling,
     elementwise_shared_tiles,
     elementwise_tiles,
 )
 from calor_kernel.library.elementwise.values import HALVES, parts, stored
-from calor_kernel.library.transposition import masks, shortest, side_of
+from calor_kernel.library.transposition import SharedTile, masks, shortest, side_of
 
 # Bytes that a cube of one unit reads and writes: some microseconds of work.
 _CHUNK: Final = 1 << 16
@@ -53,6 +51,7 @@ _UNITS: Final = 256  # in a cube
 _TURNS: Final = 4  # of a unit at most
 _CUBES: Final = 2  # of a core, from which units take several turns
 _ACCESS: Final = 16  # bytes that a unit reads or writes at once
+_NARROWEST: Final = 8  # values along both axes from which tiles of many units pay
 _PARTS: Final = "results are parts of larger ones"
 _APART_RESULTS: Final = "elements of a result are not adjacent"
 
@@ -270,7 +269,7 @@ def _tiling(p: Problem) -> Tiling | None:
             if s[axis] == 1 and s[-1] not in (0, 1) and not v.dtype.is_complex
         )
         smallest = min(int(p.views[k].dtype.itemsize) for k in across)
-        fewest = SIDE // 4 if p.many else shortest(p.info, smallest)
+        fewest = _NARROWEST if p.many else shortest(p.info, smallest)
         if min(p.sizes[-1], p.sizes[axis]) >= fewest:
             return Tiling(axis, across, not p.many and masks(p.info, smallest))
     return None
@@ -284,11 +283,11 @@ def _tiles_refusal(p: Problem, request: Request) -> str | None:
         return "no operand is dense along another axis than the results"
     if not p.many:
         return None
-    shared = SIDE * (SIDE + 1) * sum(p.views[k].dtype.itemsize for k in tiling.across)
-    fits = all(a <= b for a, b in zip(CUBE, p.info.max_cube, strict=True))
-    if fits and shared <= p.info.shared_bytes and p.info.has("barrier"):
+    tile = SharedTile.of(p.sizes[tiling.axis], p.sizes[-1])
+    shared = tile.size * sum(p.views[k].dtype.itemsize for k in tiling.across)
+    if shared <= p.info.shared_bytes and p.info.has("barrier"):
         return None
-    return "the device has no cubes of its size with enough shared memory"
+    return "the device has no cubes with enough shared memory"
 
 
 def _tiles(p: Problem, request: Request) -> list[Work]:
@@ -297,10 +296,12 @@ def _tiles(p: Problem, request: Request) -> list[Work]:
     length, height = p.sizes[-1], p.sizes[tiling.axis]
     given: dict[str, object] = {"sizes": p.sizes, "strides": p.strides, "tiling": tiling}
     if p.many:
-        wide, tall = -(-length // SIDE), -(-height // SIDE)
+        tile = SharedTile.of(height, length)
+        units = tile.units(p.info)
+        wide, tall = -(-length // tile.columns), -(-height // tile.rows)
         cubes = p.count // (length * height) * wide * tall
-        given |= {"wide": wide, "tall": tall, "by": p.blueprint(1)}
-        grid = Grid((cubes, 1, 1), CUBE)
+        given |= {"wide": wide, "tall": tall, "by": p.blueprint(1), "tile": tile, "units": units}
+        grid = Grid.line(cubes, units, index=_index(p))
         return p.launch(elementwise_shared_tiles, "elementwise.tiles", grid, **given)
     width = side_of(height, length, p.width)
     bands = -(-p.count // (length * height)) * -(-height // width)

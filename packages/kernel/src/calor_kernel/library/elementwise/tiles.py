@@ -8,16 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from calor_kernel import language as kl
 from calor_kernel.library.elementwise.strided import Blueprint, moved
 from calor_kernel.library.elementwise.values import Value, load, stored
-from calor_kernel.library.transposition import partial_square, transpose
-
-SIDE: Final = 32  # rows and columns of a tile of many units
-_TALL: Final = 8  # units of their cube along its columns
-CUBE: Final = (SIDE, _TALL, 1)
+from calor_kernel.library.transposition import SharedTile, partial_square, transpose
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,41 +147,38 @@ def elementwise_shared_tiles(
     *,
     by: Blueprint,
     tiling: Tiling,
+    tile: SharedTile,
+    units: int,
 ) -> None:
-    """Compute squares of SIDE, by cubes of SIDE by 8 units, a square each.
+    """Compute tiles in shared memory, one a cube.
 
-    ``wide`` and ``tall``: the numbers of squares along the last axis and along the other.
+    ``wide`` and ``tall``: the numbers of tiles along the last axis and along the other.
     """
     axis, operands = tiling.axis, by.expression.operands
     length, height = sizes[-1].divisor, sizes[axis].divisor
     pitch = tiling.pitch(sizes)
     number = kl.cube_position()
     band = number // wide
-    left = (number - band * wide) * SIDE
+    left = (number - band * wide) * tile.columns
     plane = band // tall
-    top = (band - plane * tall) * SIDE
+    top = (band - plane * tall) * tile.rows
     starts, base = tiling.corner(plane, top, left, sizes, strides)
     base = base + top * pitch + left
     rows, columns = height - top, length - left
-    x, y = kl.unit_position(0), kl.unit_position(1)
-    # One more column, so that the units of a row have no bank conflicts.
-    tiles = {k: kl.shared(SIDE * (SIDE + 1), stored(operands[k])) for k in tiling.across}
+    staged = {k: kl.shared(tile.size, stored(operands[k])) for k in tiling.across}
     for k in tiling.across:
-        for part in range(SIDE // _TALL):
-            column = y + part * _TALL
-            if (x < rows) & (column < columns):
-                place = starts[k] + column * strides[k][-1] + x
-                tiles[k][column * (SIDE + 1) + x] = sources[k][place]
+        for i, j in tile.by_rows(units):
+            if (i < rows) & (j < columns):
+                staged[k][j * tile.pitch + i] = sources[k][starts[k] + j * strides[k][-1] + i]
     kl.barrier()
-    for part in range(SIDE // _TALL):
-        row = y + part * _TALL
-        if (row < rows) & (x < columns):
+    for i, j in tile.by_columns(units):
+        if (i < rows) & (j < columns):
             values: list[Value] = []
             for k, dtype in enumerate(operands):
                 if k in tiling.across:
-                    values.append(tiles[k][x * (SIDE + 1) + row])
+                    values.append(staged[k][j * tile.pitch + i])
                 else:
-                    place = starts[k] + row * strides[k][axis] + x * strides[k][-1]
+                    place = starts[k] + i * strides[k][axis] + j * strides[k][-1]
                     values.append(load(sources[k], dtype, place, 1))
             made = by.expression.evaluate(values)
-            by.write(targets, base + row * pitch + x, made)
+            by.write(targets, base + i * pitch + j, made)
