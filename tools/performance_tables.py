@@ -299,9 +299,35 @@ def counters() -> Iterator[str]:
         result = newest(name)
         yield from setting(result)
         yield ""
+        if result["device"] == "cpu":
+            parts = {"ports": "ports", "L2": "from L2", "behind L2": "from behind L2"}
+            head = ("step", "launch", "why", "share", "of the ceiling", "time", *parts.values())
+            yield from table(head, stepped(result, list(parts)), numbers_from=3)
+            continue
         units = {"dram": "DRAM", "l2": "L2", "l1": "L1", "tensor": "matrix units", "issue": "issue"}
         head = ("step", "launch", "why", "share", "of the ceiling", "time", *units.values())
         yield from table(head, counted(result, list(units)), numbers_from=3)
+
+
+def stepped(result: Result, parts: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    for row in result["rows"]:
+        for launch in row["launches"]:
+            model = launch["counters"]["seconds"]
+            yield (
+                *counted_launch(row, launch),
+                duration(launch["seconds"]),
+                *(duration(model[part]) if part in model else "" for part in parts),
+            )
+
+
+def counted_launch(row: Result, launch: Result) -> tuple[str, ...]:
+    return (
+        row["case"],
+        f"{launch['op']}, {launch['kernel']}: {', '.join(launch['results'][:1])}",
+        launch["why"],
+        f"{launch['share']:.1%}",
+        f"{launch['of_ceiling']:.2f}",
+    )
 
 
 def counted(result: Result, units: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -309,11 +335,7 @@ def counted(result: Result, units: Sequence[str]) -> Iterator[tuple[str, ...]]:
         for launch in row["launches"]:
             found = launch["counters"]
             yield (
-                row["case"],
-                f"{launch['op']}, {launch['kernel']}: {', '.join(launch['results'][:1])}",
-                launch["why"],
-                f"{launch['share']:.1%}",
-                f"{launch['of_ceiling']:.2f}",
+                *counted_launch(row, launch),
                 duration(found["seconds"]),
                 *("" if found[unit] is None else f"{found[unit]:.0%}" for unit in units),
             )

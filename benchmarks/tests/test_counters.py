@@ -273,7 +273,7 @@ def test_a_step_that_cannot_be_counted_is_a_failure(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["gpt2", "--device", "wgpu"], "ncu reads launches of cuda, not of wgpu"),
+        (["gpt2", "--device", "wgpu"], "launches of cuda and cpu are counted, not wgpu"),
         (["gpt2", "--ncu", "no-such-ncu"], "there is no no-such-ncu; install NVIDIA Nsight"),
     ],
 )
