@@ -75,15 +75,15 @@ class Kernels:
                 cold[key] = name
             else:
                 warm[key] = stored
-        load_all = self.device.queue.load_all
-        for key, function in zip(warm, load_all([*warm.values()]), strict=True):
+        load = self.device.queue.load
+        for key, stored in warm.items():
             self.found += 1
-            self._functions[key] = function
+            self._functions[key] = load(*stored)
         jobs = [Job(key[0], self.device.toolchain, self.device.info.features) for key in cold]
         made = compile_jobs(jobs)
-        for (key, name), answer, function in zip(cold.items(), made, load_all(made), strict=True):
+        for (key, name), answer in zip(cold.items(), made, strict=True):
             self.compiled += 1
-            self._functions[key] = function
+            self._functions[key] = load(*answer)
             if name is not None:
                 self.images.write(name, *answer)
 
