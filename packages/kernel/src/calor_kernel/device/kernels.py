@@ -103,7 +103,8 @@ class Kernels:
             else:
                 self._functions[key] = load(*stored)
                 self.found += 1
-        tasks = [self._early.pop(key, None) or Task(self._job(key)) for key in cold]
+        early = self._early
+        tasks = [early.pop(k) if k in early else Task(self._job(k)) for k in cold]
         made = compile_tasks(tasks)
         for (key, name), answer in zip(cold.items(), made, strict=True):
             self._functions[key] = load(*answer)
@@ -112,9 +113,9 @@ class Kernels:
                 self.images.write(name, *answer)
         if len(cold) >= FEW:
             # These were of the same graph, and are not needed.
-            for task in self._early.values():
+            for task in early.values():
                 task.take()
-            self._early.clear()
+            early.clear()
 
     def image(self, build: Build) -> tuple[bytes, Kernel]:
         """Return a freshly compiled image, independent of stored ones."""
