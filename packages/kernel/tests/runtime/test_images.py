@@ -308,7 +308,33 @@ def test_an_error_of_one_kernel_is_raised_here(pool):
         Kernels(LanesDevice()).load(
             [*(dense(n) for n in range(1, 10)), Build(wrong, (Buffer(float32), SIZE))]
         )
-    assert pool.tasks.empty()
+    while not pool.tasks.empty():
+        assert not pool.tasks.get()[-1].take()
+
+
+@pytest.mark.parametrize("needed", [workers.FEW - 1, workers.FEW + 4])
+def test_workers_begin_kernels_that_are_likely_to_come(monkeypatch, pool, needed):
+    kernels, mine = Kernels(LanesDevice(MANY_UNITS)), []
+    monkeypatch.setattr(workers, "image_of", lambda job: mine.append(job) or image_of(job))
+    likely = [dense(n) for n in range(201, 205)]
+    kernels.begin(likely)
+    assert pool.tasks.empty()  # No kernel was cold so far.
+    kernels.load([dense(200)])
+    kernels.expect()
+    mine.clear()
+    kernels.begin([*likely, *likely])
+    begun = [*kernels._early.values()]
+    assert len(begun) == len(likely)
+    for task in begun[:2]:
+        assert task.done.wait(60)
+    functions = kernels.load([*likely[:2], *(dense(n) for n in range(300, 298 + needed))])
+    assert [f.kernel.name for f in functions] == ["copy_dense"] * needed
+    assert kernels.compiled == 1 + needed
+    assert not {job.build.keywords for job in mine} & {build.keywords for build in likely[:2]}
+    # After a large graph the others are done by nobody.
+    dropped = needed >= workers.FEW
+    assert len(kernels._early) == (0 if dropped else 2)
+    assert not dropped or not any(task.take() for task in begun)
 
 
 def _hidden():

@@ -16,8 +16,9 @@ from calor_kernel.device.printing import PrintingToolchain
 from .bindings import INSTALL
 
 # The printer contracts expressions. All else follows the language: correctly rounded division and
-# square roots, and denormals.
-OPTIONS: Final = ("--fmad=false", "--std=c++17")
+# square roots, and denormals. Declarations of textures and of the runtime take time to read, and no
+# kernel uses them.
+OPTIONS: Final = ("--fmad=false", "--std=c++17", "--minimal")
 # The oldest capability with the dialect's instructions.
 OLDEST: Final = (8, 0)
 # From this capability on, some instructions need the architecture-specific target ("a").

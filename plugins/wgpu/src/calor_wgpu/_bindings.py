@@ -187,8 +187,8 @@ class Pipelines:
         self._limited = stream.trouble is not None
         count = sum(isinstance(p.declared, Buffer) for p in kernel.parameters)
         self._written = [READ_ONLY.format(i + 1) not in text for i in range(count)]
-        # The pipeline for any buffers comes first; it shows whether the device takes the kernel.
-        self._made: dict[frozenset[int], Pipeline] = {frozenset(): self._make(frozenset())}
+        # Made on use: the driver compiles each for a long time, and a kernel rarely needs two.
+        self._made: dict[frozenset[int], Pipeline] = {}
 
     def of(self, shown: Sequence[Part]) -> Pipeline:
         """Return the pipeline for parts of buffers, each with its offset and size."""

@@ -7,7 +7,7 @@ handles. Within a pass, wgpu orders dispatches by the buffers that they use.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
@@ -27,7 +27,6 @@ from ._bindings import (
     Pipelines,
     Stream,
     add_pipelines,
-    at_once,
     bind,
     timed,
     typed,
@@ -128,15 +127,10 @@ class WgpuQueue(Queue):
         self.most = stream.device.limits["max-storage-buffer-binding-size"] // _ALIGN * _ALIGN
 
     def load(self, image: bytes, kernel: Kernel | Any) -> Function:
-        """Return the pipelines of an image."""
-        with typed(f"loading kernel {kernel.name}"):
-            made = Pipelines(self.stream, self.toolchain.place(), image.decode(), kernel)
+        """Return an image whose pipelines are made when launches bind buffers."""
+        made = Pipelines(self.stream, self.toolchain.place(), image.decode(), kernel)
         fields = struct_of(kernel.parameters, self.toolchain.dialect.host)
         return Function(made, fields, kernel)
-
-    def load_all(self, images: Sequence[tuple[bytes, Kernel | Any]]) -> Iterator[Function]:
-        """Yield the pipelines of images, which the driver compiles several at a time."""
-        return at_once(lambda one: self.load(*one), images)
 
     def record(self, steps: Sequence[Step], slots: int) -> Recorded:
         """Return the launches with their numbers written to a buffer."""

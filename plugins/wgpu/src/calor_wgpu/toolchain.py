@@ -1,8 +1,8 @@
 """Compilation of a kernel to an image: WGSL text, which the driver compiles at run time.
 
 Requirements: printing needs no driver, so a toolchain can be pickled to worker processes, which
-open no device. The driver sees the text when it is loaded, and then refuses what is invalid: to
-compile it twice would take as long again.
+open no device. The driver sees the text when a launch binds buffers, and then refuses what is
+invalid: their kind is a part of the text, and to compile it twice would take as long again.
 """
 
 from __future__ import annotations
@@ -34,5 +34,5 @@ class WgpuToolchain(PrintingToolchain):
         return print_wgsl(kernel, self.dialect)
 
     def compile(self, source: str, name: str) -> bytes:
-        """Return the text; the queue raises CompileError for an invalid one when it loads it."""
+        """Return the text; the queue raises CompileError for an invalid one when it first runs."""
         return source.encode()

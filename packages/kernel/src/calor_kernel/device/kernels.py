@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +16,15 @@ from calor.graph.attributes import exact
 from calor_kernel.contract.work import Build
 from calor_kernel.device.images import Images
 from calor_kernel.device.protocol import Device
-from calor_kernel.device.workers import Job, compile_jobs, expect_jobs, image_of
+from calor_kernel.device.workers import (
+    FEW,
+    Job,
+    Task,
+    begin_tasks,
+    compile_tasks,
+    expect_jobs,
+    image_of,
+)
 from calor_kernel.errors import KernelTypeError
 from calor_kernel.ir.nodes import Kernel
 
@@ -37,8 +44,10 @@ class Kernels:
         self.unlock()
 
     def unlock(self) -> None:
-        """Start with a new lock, in a forked child."""
+        """Start with a new lock, in a forked child, and without the parent's tasks."""
         self._lock = threading.RLock()
+        # What workers compile early.
+        self._early: dict[Key, Task] = {}
 
     @cached_property
     def images(self) -> Images:
@@ -62,30 +71,51 @@ class Kernels:
         if self.compiled:
             expect_jobs(self.device.toolchain)
 
+    def begin(self, builds: Iterable[Build]) -> None:
+        """Let workers compile kernels that are likely to be loaded, if some were cold before."""
+        if not self.compiled:
+            return
+        keys = [(build, exact(build.keywords)) for build in builds]
+        with self._lock:
+            new = [key for key in keys if key not in self._functions and key not in self._early]
+            tasks = {key: Task(self._job(key)) for key in new if self._stored(key)[1] is None}
+            self._early |= tasks
+            begin_tasks([*tasks.values()])
+
+    def _job(self, key: Key) -> Job:
+        return Job(key[0], self.device.toolchain, self.device.info.features)
+
+    def _stored(self, key: Key) -> tuple[str | None, tuple[bytes, Kernel] | None]:
+        """Return the name of a kernel on disk, and what is there."""
+        try:
+            name = self.images.key(key[0])
+        except KernelTypeError:
+            return None, None  # A kernel known only to this process has no name.
+        return name, self.images.read(name)
+
     def _make(self, keys: Sequence[Key]) -> None:
         cold: dict[Key, str | None] = {}
-        warm: dict[Key, tuple[bytes, Kernel]] = {}
+        load = self.device.queue.load
         for key in keys:
-            # A kernel known only to this process has no name on disk.
-            name = None
-            with suppress(KernelTypeError):
-                name = self.images.key(key[0])
-            stored = None if name is None else self.images.read(name)
+            name, stored = self._stored(key)
             if stored is None:
                 cold[key] = name
             else:
-                warm[key] = stored
-        load_all = self.device.queue.load_all
-        for key, function in zip(warm, load_all([*warm.values()]), strict=True):
-            self.found += 1
-            self._functions[key] = function
-        jobs = [Job(key[0], self.device.toolchain, self.device.info.features) for key in cold]
-        made = compile_jobs(jobs)
-        for (key, name), answer, function in zip(cold.items(), made, load_all(made), strict=True):
+                self._functions[key] = load(*stored)
+                self.found += 1
+        early = self._early
+        tasks = [early.pop(k) if k in early else Task(self._job(k)) for k in cold]
+        made = compile_tasks(tasks)
+        for (key, name), answer in zip(cold.items(), made, strict=True):
+            self._functions[key] = load(*answer)
             self.compiled += 1
-            self._functions[key] = function
             if name is not None:
                 self.images.write(name, *answer)
+        if len(cold) >= FEW:
+            # These were of the same graph, and are not needed.
+            for task in early.values():
+                task.take()
+            early.clear()
 
     def image(self, build: Build) -> tuple[bytes, Kernel]:
         """Return a freshly compiled image, independent of stored ones."""

@@ -9,7 +9,7 @@ class can do.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -217,14 +217,6 @@ class Queue(ABC):
     @abstractmethod
     def load(self, image: bytes, kernel: Kernel | Any) -> Any:
         """Return the function of an image; ``kernel`` has the name, parameters, cube and plane."""
-
-    def load_all(self, images: Sequence[tuple[bytes, Kernel | Any]]) -> Iterator[Any]:
-        """Yield the functions of images with their kernels, in order.
-
-        A device whose driver compiles an image when it is loaded overrides it, to load several at
-        a time.
-        """
-        return (self.load(*one) for one in images)
 
     @abstractmethod
     def record(self, steps: Sequence[Step], slots: int) -> Any:

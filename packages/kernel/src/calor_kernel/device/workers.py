@@ -8,6 +8,9 @@ of this process were cold before. A program without a main guard must not run tw
 started directly, not by multiprocessing. A job that a worker cannot do is done here, with the same
 result.
 
+Jobs that are likely to come are begun early, by workers alone: these are idle while a graph is
+planned. All others come first.
+
 A worker reports that it is ready, reads a preparation and jobs from its standard input and writes
 answers to its standard output, each as a length-prefixed pickle. CALOR_COMPILE_WORKERS is the
 number of workers beside this process, 0 for none.
@@ -23,9 +26,10 @@ import sys
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from importlib import import_module
-from queue import Empty, SimpleQueue
+from itertools import count
+from queue import PriorityQueue
 from typing import IO, Final
 
 from calor_kernel.contract.work import Build
@@ -39,6 +43,8 @@ FEW: Final = 6
 # More processes that start at once delay each other, and this one.
 _MOST: Final = 8
 _READY: Final = b"ready"
+# What a worker takes first: the end of its work, jobs that somebody waits for, others.
+_END, _AWAITED, _EARLY = range(3)
 # A worker's garbage collection threshold in new objects, about a few kernels.
 _OBJECTS: Final = 200_000
 
@@ -76,13 +82,20 @@ class Preparation:
 Answer = tuple[bytes, Kernel]
 
 
-@dataclass(slots=True)
-class _Task:
+class Task:
     """A job to be done; ``answer`` None after ``done`` returns it to this process."""
 
-    job: Job
-    answer: Answer | None = None
-    done: threading.Event = field(default_factory=threading.Event)
+    __slots__ = ("_free", "answer", "done", "job")
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.answer: Answer | None = None
+        self.done = threading.Event()
+        self._free = threading.Lock()
+
+    def take(self) -> bool:
+        """Return whether the caller is the first to take the task, and so does it."""
+        return self._free.acquire(blocking=False)
 
 
 def image_of(job: Job) -> Answer:
@@ -91,12 +104,14 @@ def image_of(job: Job) -> Answer:
     return job.toolchain.compile(job.toolchain.source(kernel), kernel.name), kernel
 
 
-def compile_jobs(jobs: Sequence[Job]) -> list[Answer]:
-    """Return the image and kernel of each job; many jobs are shared with workers."""
-    workers = _count()
-    if not workers:
-        return [image_of(job) for job in jobs]
-    return _POOL.run(jobs, workers)
+def compile_tasks(tasks: Sequence[Task]) -> list[Answer]:
+    """Return the image and kernel of each task; many are shared with workers."""
+    return _POOL.run(tasks, _count())
+
+
+def begin_tasks(tasks: Sequence[Task]) -> None:
+    """Let workers that run do tasks while nobody waits for others."""
+    _POOL.begin(tasks)
 
 
 def expect_jobs(toolchain: Toolchain) -> None:
@@ -133,9 +148,8 @@ class _Worker:
 
     def _serve(self) -> None:
         """Send tasks to the process while it answers."""
-        tasks = self.pool.tasks
         while self._is_ready() and self._prepare():
-            while (task := tasks.get()) is not None:
+            while (task := self.pool.next()) is not None:
                 try:
                     task.answer = self._ask(task.job)
                 except (OSError, ValueError, EOFError, pickle.UnpicklingError, AttributeError):
@@ -200,22 +214,39 @@ class Workers:
     def __init__(self) -> None:
         self.forget()
 
-    def run(self, jobs: Sequence[Job], workers: int) -> list[Answer]:
-        """Compile jobs here and in at most ``workers`` processes; raises CompileError."""
+    def run(self, tasks: Sequence[Task], workers: int) -> list[Answer]:
+        """Do tasks here and in at most ``workers`` processes; raises CompileError."""
         with self._lock:
-            if len(jobs) >= FEW:
-                self._grow(jobs[0].toolchain, min(workers, len(jobs) - 1))
-            tasks = [_Task(job) for job in jobs]
-            for task in tasks:
-                self.tasks.put(task)
+            if len(tasks) >= FEW:
+                self._grow(tasks[0].job.toolchain, min(workers, len(tasks) - 1))
+            if self._all:
+                self._put(tasks, _AWAITED)
             try:
-                while (mine := self._next()) is not None:
-                    mine.answer = image_of(mine.job)
-                    mine.done.set()
+                for mine in tasks:
+                    if mine.take():
+                        mine.answer = image_of(mine.job)
+                        mine.done.set()
                 return [self._answer(task) for task in tasks]
             finally:
-                while self._next() is not None:
-                    pass  # After an error nobody waits for the other answers.
+                for task in tasks:
+                    task.take()  # After an error nobody waits for the other answers.
+
+    def begin(self, tasks: Sequence[Task]) -> None:
+        """Let workers do tasks when they have no others."""
+        if self._all:
+            self._put(tasks, _EARLY)
+
+    def _put(self, tasks: Sequence[Task | None], order: int) -> None:
+        """Offer tasks to the workers; one that is offered twice is done once."""
+        for task in tasks:
+            self.tasks.put((order, next(self._numbers), task))
+
+    def next(self) -> Task | None:
+        """Wait for a task that nobody does, and take it; None at the end."""
+        while True:
+            _, _, task = self.tasks.get()
+            if task is None or task.take():
+                return task
 
     def expect(self, toolchain: Toolchain, workers: int) -> None:
         """Start ``workers`` processes that load what a toolchain needs."""
@@ -229,13 +260,7 @@ class Workers:
             while len(self._all) < workers and not self._fails:
                 self._all.append(_Worker(self, len(self._all) + 1, preparation))
 
-    def _next(self) -> _Task | None:
-        """Return a task that no worker has taken; None if there is none."""
-        with suppress(Empty):
-            return self.tasks.get_nowait()
-        return None
-
-    def _answer(self, task: _Task) -> Answer:
+    def _answer(self, task: Task) -> Answer:
         task.done.wait()
         return image_of(task.job) if task.answer is None else task.answer
 
@@ -250,7 +275,7 @@ class Workers:
         """End all processes."""
         for worker in self._all:
             worker.ended = True
-            self.tasks.put(None)
+        self._put([None] * len(self._all), _END)
         for worker in list(self._all):
             worker.close()
         self.forget()
@@ -258,7 +283,8 @@ class Workers:
     def forget(self) -> None:
         """Forget all processes; in a forked child they belong to the parent."""
         self._lock = threading.Lock()
-        self.tasks: SimpleQueue[_Task | None] = SimpleQueue()
+        self.tasks: PriorityQueue[tuple[int, int, Task | None]] = PriorityQueue()
+        self._numbers = count()
         self._all: list[_Worker] = []
         self._fails = False
 

@@ -17,6 +17,7 @@ from calor_kernel.contract.movement import ALWAYS_OF_DENSE, view_of
 from calor_kernel.contract.work import Refusal, View
 from calor_kernel.planning.activations import rewriting_activations
 from calor_kernel.planning.control import ControlPlan, Staged
+from calor_kernel.planning.coverings import FEW
 from calor_kernel.planning.dense_results import dense_results
 from calor_kernel.planning.drafts import Planned
 from calor_kernel.planning.engine import Engine
@@ -33,10 +34,17 @@ from calor_kernel.planning.structure import structure_of
 
 # Ops that never reach a family: views and sources.
 STRUCTURAL: Final = SOURCES | ALWAYS_OF_DENSE
+# Ops whose kernels are usually those of the node alone, and take the longest to compile.
+_PRODUCTS: Final = frozenset(("dot_general", "conv", "conv_input_gradient", "conv_weight_gradient"))
 
 
 def refusals(engine: Engine, graph: Graph) -> dict[int, str]:
-    """Return the nodes that a device refuses, with reasons."""
+    """Return the nodes that a device refuses, with reasons.
+
+    Workers meanwhile begin to compile the products of a large graph.
+    """
+    if len(graph.nodes) >= FEW:
+        engine.kernels.expect()
     reasons = engine.described.objections(graph)
     for number, node in enumerate(graph.nodes):
         if number not in reasons:
@@ -63,7 +71,11 @@ def _refusal(engine: Engine, graph: Graph, node: Node) -> str | None:
         return "no kernel family does it"
     outputs = tuple(specs[o] for o in node.outputs)
     found = engine.lowerings.ask(name, node.attributes, views, outputs)
-    return found.reason if isinstance(found, Refusal) else None
+    if isinstance(found, Refusal):
+        return found.reason
+    if name in _PRODUCTS and len(graph.nodes) >= FEW:
+        engine.kernels.begin(launch.build for launch in found[0].launches)
+    return None
 
 
 def _body_refusal(engine: Engine, node: Node) -> str | None:

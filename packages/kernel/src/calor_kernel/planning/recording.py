@@ -150,14 +150,21 @@ class Recorder:
         return Recording(recorded, steps, laid.launches, laid.arena, laid.stopped)
 
     def load(self) -> None:
-        """Compile the kernels of all launches; CompileError."""
-        info, launched = self.engine.device.info, zip(self.draft.tasks, self.works, strict=True)
-        self.engine.kernels.load(
-            fitted(launch, info, task.op).build
-            for task, work in launched
-            if any(p.nbytes for p in task.outputs)
-            for launch in work.launches
-        )
+        """Compile the kernels of launches, as calls that renew inputs run them; CompileError."""
+        info = self.engine.device.info
+        guards = self.engine.tells_late and 0 < len(self.status) <= _MOST_WORDS
+        fails, found = self._fails(private=not guards), list[Launch]()
+        for number, (task, work) in enumerate(zip(self.draft.tasks, self.works, strict=True)):
+            if not any(p.nbytes for p in task.outputs):
+                continue
+            renews = guards and number > fails and _renews(task, work)
+            for launch in work.launches:
+                made = fitted(launch, info, task.op)
+                fits = len(made.arguments) < info.arguments
+                found.append(made.guarded() if renews and fits else made)
+        if any(made.build.guarded for made in found):
+            found.append(self._guard()[0].launch)
+        self.engine.kernels.load(made.build for made in found)
 
     def steps(self, laid: Laid, builds: Sequence[Build]) -> tuple[tuple[Step, ...], ...]:
         """Return the steps of each list, with the kernels of these builds in order."""
@@ -379,6 +386,11 @@ class Recorder:
         guard = Slot(self.slots.block, self.guard_place)
         places: dict[type, Slot] = {Input: source, Output: target, Guard: guard}
         return launch, tuple(places.get(type(a), a) for a in launch.arguments)  # type: ignore[arg-type]
+
+
+def _renews(task: Task, work: Work) -> bool:
+    """Return whether a task may write its results over inputs of the graph."""
+    return any(task.inputs[operand].piece.kind == "input" for operand, _ in work.in_place)
 
 
 def _step(function: Any, launch: Launch, given: Arguments) -> Step:
