@@ -32,6 +32,8 @@ _PARTS: Final = (1, 2, 3, 4)
 # least squares: the first choice is the fastest there, or within 6 % of it.
 _READ, _MULTIPLIED, _STORED, _ADDED, _EVALUATED, _ROW = 61, 12, 10, 19, 3.1, 47
 _PLANE, _CUBE = 40, 10
+# Cycles of a step that no plan changes.
+_SAME: Final = 900
 # Cycles of a core for each tile of weights that a plane reads from shared memory.
 _SHARED = 2
 # Cycles of rows that are read behind the wait, and of each number of one that is read before it.
@@ -188,7 +190,7 @@ def _holding(plan: RecurrencePlan, cell: Cell) -> RecurrencePlan | None:
 
 
 def cycles_of(plan: RecurrencePlan, cell: Cell, features: int) -> float:
-    """Return the cycles of a step that depend on the plan, for a number of features in all."""
+    """Return the cycles of a step, for a number of features in all."""
     shape, cubes, item = plan.shape, -(-features // plan.features), int(plan.dtype.itemsize)
     # Of a lane's rows both are read if one has a sample.
     lines = min(plan.rows, -(-plan.samples // (shape.m // 2)) * (shape.m // 2))
@@ -201,7 +203,7 @@ def cycles_of(plan: RecurrencePlan, cell: Cell, features: int) -> float:
     tiles = passes * plan.planes * (plan.steps - plan.held) * plan.across
     own = plan.turns * (added + evaluated + (cell.rows + cell.stacked) * _ROW)
     waits = plan.planes * _PLANE + cubes * _CUBE
-    return read + multiplied + stored + tiles * _SHARED + own + waits
+    return _SAME + read + multiplied + stored + tiles * _SHARED + own + waits
 
 
 @kl.helper

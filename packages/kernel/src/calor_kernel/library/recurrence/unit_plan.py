@@ -1,0 +1,223 @@
+"""The plan of a recurrent scan by units: which cubes share samples, what units hold of the weights.
+
+Requirements: a launch takes any real dtype, where matrix instructions take some, and few samples,
+of which a matrix instruction would leave most rows empty. Samples are independent, so *groups* of
+cubes share nothing but the launch. The cubes of a group divide the features; a group of one cube
+waits for no other, and every device with barriers runs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from calor.dtypes import DType, float32, float64
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.library.recurrence.cell import Cell
+
+# Bytes of a vector of weights and factors.
+_VECTOR: Final = 16
+# The registers of a unit beside weights, sums and rows.
+_OTHERS: Final = 64
+# Registers of a core, and the most of a unit.
+_CORE_REGISTERS, _MOST_REGISTERS = 1 << 16, 240
+_MOST_UNITS: Final = 1024
+# Units of a feature; features of a unit; samples of a group.
+_LANES: Final = (1, 2, 4, 8, 16, 32)
+_OWN: Final = (1, 2, 4)
+_SAMPLES: Final = (1, 2, 4, 8, 16)
+_CUBES: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 44, 66)
+# Multiply-adds of a unit that a kernel writes out: more are a loop, or take long to compile.
+_WRITTEN: Final = 2048
+# Multiply-adds of a unit that run at the same time.
+_CHAINS: Final = 4
+# Cycles of a core for each multiply-add of a plane, each line of shared memory, each shuffle; of a
+# unit for each instruction of a step, each number of a row, each exchange of sums; of a step for
+# its barrier, and for what cubes tell each other: at least, and for each element of the factors.
+_ADDED, _LINE, _SHUFFLED = 0.3, 1.1, 1.5
+_EVALUATED, _ROW, _LEVEL = 3.1, 20, 30
+_BARRIER, _TOLD, _ELEMENT, _POLLED = 120, 1500, 0.15, 40
+
+
+@dataclass(frozen=True, slots=True)
+class UnitPlan:
+    """How cubes and units divide a recurrent scan.
+
+    ``dtype``: of the sums. ``samples``: of a group of cubes. ``features``: of a cube. ``terms``: of
+    the product. ``sums``: of a feature. ``lanes``: the units that share a feature's sums. ``own``:
+    the features of a unit. ``held``: the vectors of terms of a unit whose weights are in registers.
+    ``waits``: whether a group has several cubes.
+    """
+
+    dtype: DType
+    samples: int
+    features: int
+    terms: int
+    sums: int
+    lanes: int
+    own: int
+    held: int = 0
+    waits: bool = False
+
+    @property
+    def title(self) -> str:
+        """The plan's name among the candidates."""
+        return f"by units {self.samples} x {self.features} by {self.lanes}, {self.own}"
+
+    @property
+    def width(self) -> int:
+        """The elements of a vector."""
+        return _VECTOR // int(self.dtype.itemsize)
+
+    @property
+    def across(self) -> int:
+        """The places of units with features of their own."""
+        return -(-self.features // self.own)
+
+    @property
+    def units(self) -> int:
+        """The units of a cube, in whole planes."""
+        return -(-self.across * self.lanes // 32) * 32
+
+    @property
+    def vectors(self) -> int:
+        """The vectors of terms of a unit."""
+        return -(-self.terms // (self.lanes * self.width))
+
+    @property
+    def pitch(self) -> int:
+        """The terms of all units of a feature."""
+        return self.vectors * self.lanes * self.width
+
+    @property
+    def items(self) -> int:
+        """The features of samples of the units that share sums."""
+        return self.samples * self.own
+
+    @property
+    def turns(self) -> int:
+        """The features of samples of a unit."""
+        return max(1, self.items // self.lanes)
+
+    @property
+    def columns(self) -> int:
+        """The sums of a unit for a sample."""
+        return self.sums * self.own
+
+    @property
+    def chains(self) -> int:
+        """The parts of each sum that a unit adds side by side."""
+        few = _CHAINS // (self.samples * self.columns)
+        return min(self.width, 1 << max(few.bit_length() - 1, 0))
+
+    @property
+    def room(self) -> int:
+        """The elements of a group's factors in a step."""
+        return self.samples * self.pitch
+
+    @property
+    def stored(self) -> int:
+        """The elements of weights in shared memory."""
+        return (self.vectors - self.held) * self.columns * self.units * self.width
+
+    @property
+    def shared_bytes(self) -> int:
+        """The shared memory of a cube."""
+        return (2 * self.room + self.stored) * int(self.dtype.itemsize)
+
+    def groups(self, samples: int) -> int:
+        """Return the groups of cubes for a number of samples."""
+        return -(-samples // self.samples)
+
+
+def unit_plans(cell: Cell, samples: int, features: int, info: DeviceInfo) -> list[UnitPlan]:
+    """Return the plans of a scan, the fastest first by a model; none if cubes hold no weights.
+
+    Parameters
+    ----------
+    cell : Cell
+        What a step computes.
+    samples, features : int
+        The shape of a carry.
+    info : DeviceInfo
+        The device.
+    """
+    made = dict.fromkeys(_plans(cell, samples, features, info))
+    return sorted(made, key=lambda plan: unit_cycles(plan, cell, samples, features, info))
+
+
+def _plans(cell: Cell, samples: int, features: int, info: DeviceInfo) -> Iterator[UnitPlan]:
+    dtype = float64 if cell.dtype is float64 else float32
+    waits = info.has("together") and info.has("atomics_64") and dtype is float32
+    lanes = [n for n in _LANES if n == 1 or info.planes[0] == 32]
+    most = max(1, info.cores)
+    for cubes in dict.fromkeys((*_CUBES, most)):
+        own = -(-features // cubes)
+        if cubes > 1 and (not waits or cubes > features or -(-features // own) != cubes):
+            continue
+        for group in _SAMPLES:
+            few = group > 1 and group >= 2 * samples
+            if few or (cubes > 1 and cubes * -(-samples // group) > most):
+                continue
+            for together in lanes:
+                for count in _OWN:
+                    plan = UnitPlan(
+                        *(dtype, group, own, cell.factors * features, cell.sums),
+                        *(together, count, 0, cubes > 1),
+                    )
+                    found = _holding(plan, cell, info) if count <= own else None
+                    if found is not None:
+                        yield found
+
+
+def _holding(plan: UnitPlan, cell: Cell, info: DeviceInfo) -> UnitPlan | None:
+    """Return a plan with as many weights in registers as go there, None if it has no room."""
+    words = int(plan.dtype.itemsize) // 4
+    if plan.units > min(info.max_units, _MOST_UNITS):
+        return None
+    limit = min(_CORE_REGISTERS // plan.units, _MOST_REGISTERS) - _OTHERS
+    sums = plan.items * plan.sums * plan.chains * words
+    rows = (plan.turns - 1) * (cell.carries + cell.rows + cell.stacked + cell.kept)
+    room = (limit - sums - rows) // (plan.columns * plan.width * words)
+    written = _WRITTEN // (plan.items * plan.sums * plan.width)
+    # Sums wait in registers, at least for a vector of weights.
+    if room < 1 or written < 1:
+        return None
+    made = replace(plan, held=min(room, written, plan.vectors))
+    return made if made.shared_bytes <= info.shared_bytes else None
+
+
+def unit_cycles(
+    plan: UnitPlan, cell: Cell, samples: int, features: int, info: DeviceInfo
+) -> float:
+    """Return the cycles of a step of a plan."""
+    planes, cubes = plan.units / 32, -(-features // plan.features)
+    words = int(plan.dtype.itemsize) // 4
+    terms = plan.vectors * plan.width
+    added = planes * plan.samples * terms * plan.columns * _ADDED * words
+    lines = plan.samples * plan.vectors * max(1, plan.lanes / 8)
+    lines += (plan.vectors - plan.held) * plan.columns * 4
+    read = planes * lines * _LINE
+    product = max(added, read) + min(added, read) / 4
+    levels = plan.lanes.bit_length() - 1
+    shuffled = _shuffles(plan) * planes * _SHUFFLED + levels * _LEVEL
+    evaluated = plan.turns * (cell.before.weight + cell.after.weight) * _EVALUATED
+    own = evaluated + plan.turns * (cell.rows + cell.stacked) * _ROW
+    told = 0.0
+    if plan.waits:
+        elements = plan.samples * plan.terms
+        told = _TOLD + elements * _ELEMENT + -(-elements // plan.units) * _POLLED
+    # Cubes beyond one for each core wait for their turn.
+    rounds = -(-cubes * plan.groups(samples) // info.cores)
+    return rounds * (product + shuffled + own * max(1, planes / 8) + _BARRIER + told)
+
+
+def _shuffles(plan: UnitPlan) -> int:
+    """Return the exchanges of a unit that add the sums of its lanes."""
+    left, count, items = plan.lanes, 0, plan.items
+    while left > 1:
+        items = max(1, items // 2)
+        count += items * plan.sums
+        left //= 2
+    return count
