@@ -133,8 +133,8 @@ class RecurrencePlan:
         return self.planes * self.rows * self.pitch * 4 + self.stored * int(self.dtype.itemsize)
 
 
-def plan_of(cell: Cell, samples: int, features: int, info: DeviceInfo) -> RecurrencePlan | None:
-    """Return the plan of a scan, None if cubes cannot hold the weights.
+def plans_of(cell: Cell, samples: int, features: int, info: DeviceInfo) -> list[RecurrencePlan]:
+    """Return the plans of a scan whose cubes hold the weights.
 
     Parameters
     ----------
@@ -145,12 +145,6 @@ def plan_of(cell: Cell, samples: int, features: int, info: DeviceInfo) -> Recurr
     info : DeviceInfo
         The device.
     """
-    plans = plans_of(cell, samples, features, info)
-    return min(plans, key=lambda plan: cycles_of(plan, cell, features), default=None)
-
-
-def plans_of(cell: Cell, samples: int, features: int, info: DeviceInfo) -> list[RecurrencePlan]:
-    """Return the plans whose cubes hold the weights; arguments as for :func:`plan_of`."""
     if samples > _MOST:
         return []
     depth = mma_16x8(cell.factor).k
