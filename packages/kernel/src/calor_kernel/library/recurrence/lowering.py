@@ -6,6 +6,7 @@ Requirements: a scan that is refused here is control flow, whose steps are lists
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index
 from typing import Final
 
 from calor.dtypes import DType, bfloat16, float16, float32, float64, uint32, uint64
@@ -18,7 +19,7 @@ from calor_kernel.library.recurrence.cell import Cell, Unfit, cell_of
 from calor_kernel.library.recurrence.persistent import WORDS, recur
 from calor_kernel.library.recurrence.plan import RecurrencePlan, cycles_of, plans_of
 from calor_kernel.library.recurrence.stacks import Extent
-from calor_kernel.library.recurrence.unit_plan import UnitPlan, unit_cycles, unit_plans
+from calor_kernel.library.recurrence.unit_plan import UnitPlan, unit_plans
 from calor_kernel.library.recurrence.units import FLAGS, recur_by_units
 
 _NEEDED: Final = ("barrier", "planes")
@@ -50,7 +51,8 @@ def scan(request: Request) -> Sequence[Work] | Refusal:
     dtypes = {request.inputs[cell.weight].dtype, cell.factor, cell.dtype}
     if not (dtypes.issubset(_REAL) or dtypes == {float64}):
         return Refusal("its product is none of real numbers")
-    samples, features = request.inputs[captures].shape
+    # A plan is of these sizes, as a kernel is of the features.
+    samples, features = map(index, request.inputs[captures].shape)
     plans = _plans(cell, request.inputs[cell.weight].dtype, samples, features, info)
     if not plans:
         return Refusal("cubes that run together do not hold its weights and sums")
@@ -59,9 +61,7 @@ def scan(request: Request) -> Sequence[Work] | Refusal:
     return [work_of(request, cell, one) for one in plans]
 
 
-def _plans(
-    cell: Cell, weight: DType, samples: int, features: int, info: DeviceInfo
-) -> list[Plan]:
+def _plans(cell: Cell, weight: DType, samples: int, features: int, info: DeviceInfo) -> list[Plan]:
     """Return the plans of a scan, the first one by the models first."""
     halves = cell.factor in (float16, bfloat16) and cell.dtype in (cell.factor, float32)
     single = cell.factor is cell.dtype is float32 and cell.rounded
@@ -72,9 +72,8 @@ def _plans(
         found += [(cycles_of(plan, cell, features), plan) for plan in made]
     products = samples * cell.factors * cell.sums * features**2
     most = _STEP + products / (info.cores * 128 * _REACHED)
-    by_units = unit_plans(cell, samples, features, info)[:_CANDIDATES]
-    cycles = [unit_cycles(plan, cell, samples, features, info) for plan in by_units]
-    found += [pair for pair in zip(cycles, by_units, strict=True) if pair[0] < most]
+    by_units = unit_plans(cell, samples, features, info)
+    found += [pair for pair in by_units[:_CANDIDATES] if pair[0] < most]
     return [plan for _, plan in sorted(found, key=lambda pair: pair[0])]
 
 
@@ -120,9 +119,9 @@ def work_of(request: Request, cell: Cell, plan: Plan) -> Work:
         made = launch(recur_by_units, grid, effort, words=words, flags=flags, **said)
         return Work((made,), (room * 8,) if plan.waits else (), variant=plan.title)
     room = 2 * plan.room
-    index = index_dtype(*sizes, room)
+    kind = index_dtype(*sizes, room)
     # Beside others of its kind there would be more cubes than run together.
-    grid = Grid((cubes, 1, 1), (plan.units, 1, 1), plan.shape.lanes, index, alone=True)
+    grid = Grid((cubes, 1, 1), (plan.units, 1, 1), plan.shape.lanes, kind, alone=True)
     factors, words = Bound(Scratch(0), plan.dtype, 16), Bound(Flags(WORDS), uint32)
     made = launch(recur, grid, effort, factors=factors, words=words, **said)
     return Work((made,), (room * int(plan.dtype.itemsize),), variant=plan.title)

@@ -8,7 +8,7 @@ waits for no other, and every device with barriers runs it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -131,8 +131,10 @@ class UnitPlan:
         return -(-samples // self.samples)
 
 
-def unit_plans(cell: Cell, samples: int, features: int, info: DeviceInfo) -> list[UnitPlan]:
-    """Return the plans of a scan, the fastest first by a model; none if cubes hold no weights.
+def unit_plans(
+    cell: Cell, samples: int, features: int, info: DeviceInfo
+) -> list[tuple[float, UnitPlan]]:
+    """Return the plans of a scan with the cycles of a step by a model, the fastest first.
 
     Parameters
     ----------
@@ -142,41 +144,60 @@ def unit_plans(cell: Cell, samples: int, features: int, info: DeviceInfo) -> lis
         The shape of a carry.
     info : DeviceInfo
         The device.
+
+    Returns
+    -------
+    list
+        Pairs of cycles and a plan; none if cubes do not hold the weights.
     """
     made = dict.fromkeys(_plans(cell, samples, features, info))
-    return sorted(made, key=lambda plan: unit_cycles(plan, cell, samples, features, info))
+    found = [(unit_cycles(plan, cell, samples, features, info), plan) for plan in made]
+    return sorted(found, key=lambda pair: pair[0])
 
 
 def _plans(cell: Cell, samples: int, features: int, info: DeviceInfo) -> Iterator[UnitPlan]:
     dtype = float64 if cell.dtype is float64 else float32
     waits = info.has("together") and info.has("atomics_64") and dtype is float32
+    # Units share sums within a plane.
     lanes = [n for n in _LANES if n == 1 or info.planes[0] == 32]
-    most = max(1, info.cores)
-    for cubes in dict.fromkeys((*_CUBES, most)):
+    most = min(info.max_units, _MOST_UNITS)
+    for cubes in dict.fromkeys((*_CUBES, max(1, info.cores))):
         own = -(-features // cubes)
-        if cubes > 1 and (not waits or cubes > features or -(-features // own) != cubes):
+        if cubes > 1 and (not waits or -(-features // own) != cubes):
             continue
-        for group in _SAMPLES:
-            few = group > 1 and group >= 2 * samples
-            if few or (cubes > 1 and cubes * -(-samples // group) > most):
-                continue
-            for together in lanes:
-                for count in _OWN:
-                    plan = UnitPlan(
-                        *(dtype, group, own, cell.factors * features, cell.sums),
-                        *(together, count, 0, cubes > 1),
-                    )
-                    found = _holding(plan, cell, info) if count <= own else None
-                    if found is not None:
-                        yield found
+        terms = cell.factors * features
+        shapes = [
+            (together, count)
+            for together in lanes
+            for count in _OWN
+            # Units without features or terms of their own would only wait.
+            if count <= own
+            and together * -(-own // count) <= most
+            and together <= max(1, terms // 2)
+        ]
+        for group in _groups(samples, info.cores // cubes, cubes > 1):
+            for together, count in shapes:
+                plan = UnitPlan(
+                    *(dtype, group, own, terms, cell.sums, together, count, 0, cubes > 1)
+                )
+                found = _holding(plan, cell, info)
+                if found is not None:
+                    yield found
+
+
+def _groups(samples: int, most: int, waits: bool) -> Sequence[int]:
+    """Return the samples of a group for which ``most`` groups run together, if they need to."""
+    fitting = [n for n in _SAMPLES if n < 2 * samples and -(-samples // n) <= most]
+    return fitting[:2] if waits else fitting[:2] or _SAMPLES[-1:]
 
 
 def _holding(plan: UnitPlan, cell: Cell, info: DeviceInfo) -> UnitPlan | None:
     """Return a plan with as many weights in registers as go there, None if it has no room."""
     words = int(plan.dtype.itemsize) // 4
-    if plan.units > min(info.max_units, _MOST_UNITS):
+    units = plan.units
+    if units > min(info.max_units, _MOST_UNITS):
         return None
-    limit = min(_CORE_REGISTERS // plan.units, _MOST_REGISTERS) - _OTHERS
+    limit = min(_CORE_REGISTERS // units, _MOST_REGISTERS) - _OTHERS
     sums = plan.items * plan.sums * plan.chains * words
     rows = (plan.turns - 1) * (cell.carries + cell.rows + cell.stacked + cell.kept)
     room = (limit - sums - rows) // (plan.columns * plan.width * words)
@@ -188,9 +209,7 @@ def _holding(plan: UnitPlan, cell: Cell, info: DeviceInfo) -> UnitPlan | None:
     return made if made.shared_bytes <= info.shared_bytes else None
 
 
-def unit_cycles(
-    plan: UnitPlan, cell: Cell, samples: int, features: int, info: DeviceInfo
-) -> float:
+def unit_cycles(plan: UnitPlan, cell: Cell, samples: int, features: int, info: DeviceInfo) -> float:
     """Return the cycles of a step of a plan."""
     planes, cubes = plan.units / 32, -(-features // plan.features)
     words = int(plan.dtype.itemsize) // 4

@@ -185,9 +185,7 @@ class UnitWeights:
             self._store(weight, features, begin, cell)
 
     @kl.helper
-    def _store(
-        self, weight: kl.Pointer, features: kl.Number, begin: kl.Number, cell: Cell
-    ) -> None:
+    def _store(self, weight: kl.Pointer, features: kl.Number, begin: kl.Number, cell: Cell) -> None:
         plan, memory = self.plan, self.memory
         for vector in kl.loop_range(plan.held, plan.vectors):
             for column in range(plan.columns):
@@ -327,9 +325,7 @@ class Told:
                 term = block * self.extent.features + begin + one.whole.own
                 at = one.sample * self.plan.pitch + term
                 for place in (at, at + self.plan.room):
-                    words.store(
-                        place, zero, mask=one.whole.exists, order="relaxed", scope="device"
-                    )
+                    words.store(place, zero, mask=one.whole.exists, order="relaxed", scope="device")
         arrived(flags, self.group * FLAGS + ARRIVED)
 
     def wait(self) -> None:
@@ -403,5 +399,3 @@ def wait_for_words(
         differ = kl.constant(0, uint64)
         for k in range(len(places)):
             differ = differ | ((read[k] >> 32) ^ tag)
-
-
