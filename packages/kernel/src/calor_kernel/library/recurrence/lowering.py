@@ -6,6 +6,7 @@ Requirements: a scan that is refused here is control flow, whose steps are lists
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from operator import index
 from typing import Final
 
@@ -13,7 +14,7 @@ from calor.dtypes import DType, bfloat16, float16, float32, float64, uint32, uin
 from calor.graph.graph import Graph
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
-from calor_kernel.contract.work import Flags, Output, Refusal, Request, Scratch, Work
+from calor_kernel.contract.work import Flags, Output, Refusal, Request, Scratch, View, Work
 from calor_kernel.language import index_dtype
 from calor_kernel.library.recurrence.cell import Cell, Unfit, cell_of
 from calor_kernel.library.recurrence.persistent import WORDS, recur
@@ -86,6 +87,8 @@ def work_of(request: Request, cell: Cell, plan: Plan) -> Work:
     results = [Bound(Output(k), known.dtype) for k, known in enumerate(request.outputs)]
     stacks = len(attributes["body"].outputs) - carries
     cubes = -(-features // plan.features)
+    if isinstance(plan, UnitPlan):
+        plan = replace(plan, wide=_wide(inputs[cell.weight], cell, plan, request.info))
     written = request.outputs[carries : carries + stacks]
     sizes = [view.offset + view.size for view in inputs] + [one.size for one in request.outputs]
     said = {
@@ -125,6 +128,16 @@ def work_of(request: Request, cell: Cell, plan: Plan) -> Work:
     factors, words = Bound(Scratch(0), plan.dtype, 16), Bound(Flags(WORDS), uint32)
     made = launch(recur, grid, effort, factors=factors, words=words, **said)
     return Work((made,), (room * int(plan.dtype.itemsize),), variant=plan.title)
+
+
+def _wide(weight: View, cell: Cell, plan: UnitPlan, info: DeviceInfo) -> bool:
+    """Return whether the adjacent weights of a unit lie at whole accesses."""
+    count = plan.width if cell.turned else plan.own
+    nbytes = count * int(weight.dtype.itemsize)
+    begins = weight.offset * int(weight.dtype.itemsize) % nbytes == info.starts % nbytes == 0
+    if cell.turned:
+        return bool(begins and plan.terms % count == 0)
+    return bool(begins and plan.terms // cell.factors % count == plan.features % count == 0)
 
 
 def _effort(request: Request, cell: Cell) -> Effort:

@@ -47,7 +47,8 @@ class UnitPlan:
     ``dtype``: of the sums. ``samples``: of a group of cubes. ``features``: of a cube. ``terms``: of
     the product. ``sums``: of a feature. ``lanes``: the units that share a feature's sums. ``own``:
     the features of a unit. ``held``: the vectors of terms of a unit whose weights are in registers.
-    ``waits``: whether a group has several cubes.
+    ``waits``: whether a group has several cubes. ``wide``: whether adjacent weights of a unit lie
+    at whole accesses.
     """
 
     dtype: DType
@@ -59,6 +60,7 @@ class UnitPlan:
     own: int
     held: int = 0
     waits: bool = False
+    wide: bool = False
 
     @property
     def title(self) -> str:

@@ -143,7 +143,7 @@ def item(plan: UnitPlan, extent: Extent[kl.Number], begin: kl.Number, turn: int)
         number = number + lane(plan) // left % 2 * count
     sample, which = number // plan.own, number % plan.own
     place = kl.unit_index() // plan.lanes
-    own = which * plan.across + place
+    own = place * plan.own + which
     group = kl.cube_position(1) * plan.samples + sample
     exists = (group < extent.samples) & (own < plan.features) & (begin + own < extent.features)
     # Of several units with the same sums one computes.
@@ -177,10 +177,9 @@ class UnitWeights:
         self.held = kl.registers((max(plan.held, 1), plan.columns), plan.dtype, plan.width)
         self.memory = kl.shared(plan.stored, plan.dtype, align=16) if plan.stored else None
         for vector in range(plan.held):
-            for column in range(plan.columns):
-                self.held[vector, column] = weights_of(
-                    weight, features, begin, vector, column, plan, cell
-                )
+            made = weights_of(weight, features, begin, vector, plan, cell)
+            for column, one in enumerate(made):
+                self.held[vector, column] = one
         if self.memory is not None:
             self._store(weight, features, begin, cell)
 
@@ -188,9 +187,9 @@ class UnitWeights:
     def _store(self, weight: kl.Pointer, features: kl.Number, begin: kl.Number, cell: Cell) -> None:
         plan, memory = self.plan, self.memory
         for vector in kl.loop_range(plan.held, plan.vectors):
-            for column in range(plan.columns):
-                made = weights_of(weight, features, begin, vector, column, plan, cell)
-                memory.store(self._place(vector, column), made)
+            made = weights_of(weight, features, begin, vector, plan, cell)
+            for column, one in enumerate(made):
+                memory.store(self._place(vector, column), one)
 
     def _place(self, vector: kl.Index, column: int) -> kl.Number:
         line = (vector - self.plan.held) * self.plan.columns + column
@@ -280,22 +279,40 @@ def weights_of(
     features: kl.Number,
     begin: kl.Number,
     vector: kl.Index,
-    column: int,
     plan: UnitPlan,
     cell: Cell,
-) -> kl.Number:
-    """Return the weights of a vector of a unit's terms for one of its columns."""
-    terms, whole = cell.factors * features, cell.sums * features
-    which, block = column // plan.sums, column % plan.sums
-    own = which * plan.across + kl.unit_index() // plan.lanes
-    line = block * features + begin + own
-    exists = (own < plan.features) & (begin + own < features)
-    read = []
-    for k in range(plan.width):
-        term = (vector * plan.lanes + lane(plan)) * plan.width + k
-        at = line * terms + term if cell.turned else term * whole + line
-        read.append(weight.load(at, mask=exists & (term < terms)).to(plan.dtype))
-    return kl.pack(read)
+) -> list[kl.Number]:
+    """Return the weights of a vector of a unit's terms, for each of its columns.
+
+    What is adjacent in memory is read at once, if the plan says that it lies at whole accesses.
+    """
+    whole = cell.sums * features
+    first = kl.unit_index() // plan.lanes * plan.own
+    begins = (vector * plan.lanes + lane(plan)) * plan.width
+    # A line has adjacent elements: terms of a column, or a unit's features of a term.
+    columns = [(own, block) for own in range(plan.own) for block in range(plan.sums)]
+    across = 1 if cell.turned or not plan.wide else plan.own
+    along = plan.width if cell.turned and plan.wide else 1
+    found: dict[tuple[int, int, int], kl.Number] = {}
+    for own, block in columns:
+        if own % across:
+            continue
+        feature = first + own
+        exists = (feature < plan.features) & (begin + feature < features)
+        line = block * features + begin + feature
+        for k in range(0, plan.width, along):
+            term = begins + k
+            there = exists & (term < plan.terms)
+            at = line * plan.terms + term if cell.turned else term * whole + line
+            count = across * along
+            read = weight.load(
+                kl.select(there, at, 0), count, align=count * int(weight.dtype.itemsize)
+            )
+            for n in range(count):
+                value = kl.select(there, read[n] if count > 1 else read, kl.constant(0, read.dtype))
+                place = (own, block, k + n) if cell.turned else (own + n, block, k)
+                found[place] = value.to(plan.dtype)
+    return [kl.pack([found[own, block, k] for k in range(plan.width)]) for own, block in columns]
 
 
 class Told:
