@@ -57,6 +57,7 @@ def recur_by_units(
     kl.launch_attributes(cubes_per_core=1, together=plan.waits)
     begin = kl.cube_position(0) * plan.features
     mine = [item(plan, extent, begin, turn) for turn in range(plan.turns)]
+    places = [one.whole for one in mine]
     own = Reader(cell, rows, held, blocks, contexts, extent, begin)
     factors = kl.shared(2 * plan.room, plan.dtype, align=16)
     told = Told(words, flags, extent, plan, cell)
@@ -65,11 +66,10 @@ def recur_by_units(
     clear(factors, plan)
     weights = UnitWeights(weight, extent.features, begin, plan, cell)
     carries = [kl.registers(plan.turns, memory.dtype) for memory in first]
-    for turn, one in enumerate(mine):
+    for turn, one in enumerate(places):
         for k, memory in enumerate(first):
-            carries[k][turn] = memory.load(own.place(one.whole), mask=one.whole.exists)
+            carries[k][turn] = memory.load(own.place(one), mask=one.exists)
     ahead = own.registers(plan.turns)
-    places = [one.whole for one in mine]
     own.read_all(ahead, places, 0, reverse)
     stays = [own.stay(one) for one in places]
     parts = Parts.of(cell, stacks, widths)
@@ -81,16 +81,16 @@ def recur_by_units(
         row = extent.length - 1 - step if reverse else step
         target = factors.at(step % 2 * plan.room)
         known: list[Sequence[Value]] = []
-        for turn, one in enumerate(mine):
+        for turn, unit in enumerate(mine):
             given = own.given(ahead, turn, [c[turn] for c in carries], stays[turn])
             made = cell.before.evaluate(given)
             for block in range(cell.factors):
-                term = block * extent.features + begin + one.whole.own
-                value = made[block].to(plan.dtype)
+                term = block * extent.features + begin + unit.whole.own
+                value = kl.cast(made[block], plan.dtype)
                 if plan.waits:
-                    told.tell(one, term, value, step)
+                    told.tell(unit, term, value, step)
                 else:
-                    target.store(one.sample * plan.pitch + term, value, mask=one.whole.exists)
+                    target.store(unit.sample * plan.pitch + term, value, mask=unit.whole.exists)
             known.append(made[cell.factors :])
         # The rows of the last step are read again, which needs no branch.
         following = kl.min(step + 1, extent.length - 1)
@@ -124,7 +124,7 @@ class Item:
     """A feature of a sample of a unit, and the number of the sample in its group."""
 
     whole: Feature
-    sample: kl.Number
+    sample: kl.Index
 
 
 @kl.helper
@@ -186,6 +186,7 @@ class UnitWeights:
     @kl.helper
     def _store(self, weight: kl.Pointer, features: kl.Number, begin: kl.Number, cell: Cell) -> None:
         plan, memory = self.plan, self.memory
+        assert memory is not None
         for vector in kl.loop_range(plan.held, plan.vectors):
             made = weights_of(weight, features, begin, vector, plan, cell)
             for column, one in enumerate(made):
@@ -220,6 +221,7 @@ class UnitWeights:
     @kl.helper
     def _add_stored(self, sums: kl.Registers, factors: kl.Pointer) -> None:
         plan, memory = self.plan, self.memory
+        assert memory is not None
         for vector in kl.loop_range(plan.held, plan.vectors):
             columns = range(plan.columns)
             read = [memory.load(self._place(vector, c), plan.width) for c in columns]
