@@ -98,6 +98,13 @@ def test_first_choices_follow_the_model():
     assert isinstance(lowering.scan(scan_of(*_LARGE, dtype="float32", carry=(2048, 6))), Refusal)
 
 
+def test_a_launch_has_no_more_arguments_than_a_device_passes():
+    step = scan_of(lambda h, x, w: calor.tanh(h @ w + x), W, dtype="float32")
+    answer = lowering.scan(replace(step, info=replace(INFO, arguments=6)))
+    assert isinstance(answer, Refusal)
+    assert "6" in answer.reason
+
+
 _LARGE = (lambda h, x, w: calor.tanh(h @ w + x), W)
 
 

@@ -59,7 +59,11 @@ def scan(request: Request) -> Sequence[Work] | Refusal:
         return Refusal("cubes that run together do not hold its weights and sums")
     if not request.candidates:
         plans = plans[:1]
-    return [work_of(request, cell, one) for one in plans]
+    works = [work_of(request, cell, one) for one in plans]
+    count = len(works[0].launches[0].arguments)
+    if count > info.arguments:
+        return Refusal(f"its launch has {count} arguments, the device passes {info.arguments}")
+    return works
 
 
 def _plans(cell: Cell, weight: DType, samples: int, features: int, info: DeviceInfo) -> list[Plan]:
