@@ -68,6 +68,25 @@ def test_weights_beyond_the_registers_are_in_shared_memory(waits, by_units, monk
     check(("lstm", "float32", 2, 2, 13, False, False), CORES, CLOSE["float32"])
 
 
+# The sums of a unit at the same time; samples, lanes and own features of the plan, its blocks and
+# the units that have the same sums: fewer than blocks, as many, more.
+BLOCKS = [
+    (2, (8, 2, 1), (4, 1)),
+    (4, (8, 8, 1), (2, 2)),
+    (4, (8, 8, 2), (4, 2)),
+    (4, (8, 16, 1), (2, 4)),
+]
+
+
+@pytest.mark.parametrize(("sums", "plan", "blocks"), BLOCKS, ids=str)
+def test_samples_are_summed_in_blocks(sums, plan, blocks, by_units, monkeypatch):
+    monkeypatch.setattr(unit_plan, "_SUMS", sums)
+    by_units(
+        lambda one: (one.samples, one.lanes, one.own) == plan and (one.blocks, one.alike) == blocks
+    )
+    check(("plain", "float32", 2, 7, 33, False, False), replace(INFO, cores=1), CLOSE["float32"])
+
+
 def test_a_launch_alone_needs_no_cubes_that_run_together():
     apart = replace(INFO, features=INFO.features - {"together", "atomics", "atomics_64", "matrix"})
     check(("gru", "float32", 3, 2, 5, False, True), apart, CLOSE["float32"])

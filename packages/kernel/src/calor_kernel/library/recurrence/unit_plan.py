@@ -26,7 +26,9 @@ _MOST_UNITS: Final = 1024
 # Units of a feature; features of a unit; samples of a group.
 _LANES: Final = (1, 2, 4, 8, 16, 32)
 _OWN: Final = (1, 2, 4)
-_SAMPLES: Final = (1, 2, 4, 8, 16)
+_SAMPLES: Final = (1, 2, 4, 8, 16, 32, 64)
+# Sums of a unit at the same time: powers of two.
+_SUMS: Final = 32
 _CUBES: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 44, 66)
 # Multiply-adds of a unit that a kernel writes out: more are a loop, or take long to compile.
 _WRITTEN: Final = 2048
@@ -46,7 +48,8 @@ class UnitPlan:
 
     ``dtype``: of the sums. ``samples``: of a group of cubes. ``features``: of a cube. ``terms``: of
     the product. ``sums``: of a feature. ``lanes``: the units that share a feature's sums. ``own``:
-    the features of a unit. ``held``: the vectors of terms of a unit whose weights are in registers.
+    the features of a unit. ``at_once``: the samples whose sums a unit has at the same time.
+    ``held``: the vectors of terms of a unit whose weights are in registers.
     ``waits``: whether a group has several cubes. ``wide``: whether adjacent weights of a unit lie
     at whole accesses.
     """
@@ -58,6 +61,7 @@ class UnitPlan:
     sums: int
     lanes: int
     own: int
+    at_once: int = 1
     held: int = 0
     waits: bool = False
     wide: bool = False
@@ -94,13 +98,33 @@ class UnitPlan:
 
     @property
     def items(self) -> int:
-        """The features of samples of the units that share sums."""
-        return self.samples * self.own
+        """The features of samples of which units that share sums have these at the same time."""
+        return self.at_once * self.own
+
+    @property
+    def blocks(self) -> int:
+        """How often a unit sums some samples."""
+        return self.samples // self.at_once
+
+    @property
+    def alike(self) -> int:
+        """The units that have the same sums after their exchange; each has a block of its own."""
+        return max(1, self.lanes // self.items)
+
+    @property
+    def rounds(self) -> int:
+        """The blocks of a unit that are its own."""
+        return -(-self.blocks // self.alike)
+
+    @property
+    def each(self) -> int:
+        """The features of samples of a unit's own block."""
+        return max(1, self.items // self.lanes)
 
     @property
     def turns(self) -> int:
         """The features of samples of a unit."""
-        return max(1, self.items // self.lanes)
+        return self.rounds * self.each
 
     @property
     def columns(self) -> int:
@@ -110,7 +134,7 @@ class UnitPlan:
     @property
     def chains(self) -> int:
         """The parts of each sum that a unit adds side by side."""
-        few = _CHAINS // (self.samples * self.columns)
+        few = _CHAINS // (self.at_once * self.columns)
         return min(self.width, 1 << max(few.bit_length() - 1, 0))
 
     @property
@@ -163,9 +187,10 @@ def _plans(cell: Cell, samples: int, features: int, info: DeviceInfo) -> Iterato
     # Units share sums within a plane.
     lanes = [n for n in _LANES if n == 1 or info.planes[0] == 32]
     most = min(info.max_units, _MOST_UNITS)
-    for cubes in dict.fromkeys((*_CUBES, max(1, info.cores))):
-        own = -(-features // cubes)
-        if cubes > 1 and (not waits or -(-features // own) != cubes):
+    divided = (-(-features // cubes) for cubes in (*_CUBES, info.cores) if cubes <= info.cores)
+    for own in dict.fromkeys(divided):
+        cubes = -(-features // own)
+        if cubes > 1 and not waits:
             continue
         terms = cell.factors * features
         shapes = [
@@ -179,8 +204,10 @@ def _plans(cell: Cell, samples: int, features: int, info: DeviceInfo) -> Iterato
         ]
         for group in _groups(samples, info.cores // cubes, cubes > 1):
             for together, count in shapes:
+                at_once = min(group, max(1, _SUMS // (cell.sums * count)))
                 plan = UnitPlan(
-                    *(dtype, group, own, terms, cell.sums, together, count, 0, cubes > 1)
+                    *(dtype, group, own, terms, cell.sums, together, count),
+                    *(at_once, 0, cubes > 1),
                 )
                 found = _holding(plan, cell, info)
                 if found is not None:
@@ -190,7 +217,7 @@ def _plans(cell: Cell, samples: int, features: int, info: DeviceInfo) -> Iterato
 def _groups(samples: int, most: int, waits: bool) -> Sequence[int]:
     """Return the samples of a group for which ``most`` groups run together, if they need to."""
     fitting = [n for n in _SAMPLES if n < 2 * samples and -(-samples // n) <= most]
-    return fitting[:2] if waits else fitting[:2] or _SAMPLES[-1:]
+    return fitting[:2] if waits else fitting[:2] or _SAMPLES[4:5]
 
 
 def _holding(plan: UnitPlan, cell: Cell, info: DeviceInfo) -> UnitPlan | None:
@@ -203,7 +230,7 @@ def _holding(plan: UnitPlan, cell: Cell, info: DeviceInfo) -> UnitPlan | None:
     sums = plan.items * plan.sums * plan.chains * words
     rows = (plan.turns - 1) * (cell.carries + cell.rows + cell.stacked + cell.kept)
     room = (limit - sums - rows) // (plan.columns * plan.width * words)
-    written = _WRITTEN // (plan.items * plan.sums * plan.width)
+    written = _WRITTEN // (plan.rounds * plan.items * plan.sums * plan.width)
     # Sums wait in registers, at least for a vector of weights.
     if room < 1 or written < 1:
         return None
@@ -218,11 +245,11 @@ def unit_cycles(plan: UnitPlan, cell: Cell, samples: int, features: int, info: D
     terms = plan.vectors * plan.width
     added = planes * plan.samples * terms * plan.columns * _ADDED * words
     lines = plan.samples * plan.vectors * max(1, plan.lanes / 8)
-    lines += (plan.vectors - plan.held) * plan.columns * 4
+    lines += plan.blocks * (plan.vectors - plan.held) * plan.columns * 4
     read = planes * lines * _LINE
     product = max(added, read) + min(added, read) / 4
     levels = plan.lanes.bit_length() - 1
-    shuffled = _shuffles(plan) * planes * _SHUFFLED + levels * _LEVEL
+    shuffled = plan.blocks * (_shuffles(plan) * planes * _SHUFFLED + levels * _LEVEL)
     evaluated = plan.turns * (cell.before.weight + cell.after.weight) * _EVALUATED
     own = evaluated + plan.turns * (cell.rows + cell.stacked) * _ROW
     told = 0.0

@@ -136,18 +136,20 @@ def lane(plan: UnitPlan) -> kl.Number:
 @kl.helper
 def item(plan: UnitPlan, extent: Extent[kl.Number], begin: kl.Number, turn: int) -> Item:
     """Return one of a unit's features of samples, whose sums it has after the exchange."""
-    number: kl.Index = turn
+    which, number = divmod(turn, plan.each)
     left, count = plan.lanes, plan.items
+    place: kl.Index = number
     while left > 1 and count > 1:
         left, count = left // 2, count // 2
-        number = number + lane(plan) // left % 2 * count
-    sample, which = number // plan.own, number % plan.own
-    place = kl.unit_index() // plan.lanes
-    own = place * plan.own + which
+        place = place + lane(plan) // left % 2 * count
+    # Units with the same sums have blocks of their own.
+    block = which * plan.alike + lane(plan) % plan.alike
+    sample, feature = block * plan.at_once + place // plan.own, place % plan.own
+    unit = kl.unit_index() // plan.lanes
+    own = unit * plan.own + feature
     group = kl.cube_position(1) * plan.samples + sample
     exists = (group < extent.samples) & (own < plan.features) & (begin + own < extent.features)
-    # Of several units with the same sums one computes.
-    exists = exists & (place < plan.across) & (lane(plan) % left == 0)
+    exists = exists & (unit < plan.across) & (block < plan.blocks)
     return Item(Feature(group, own, exists), sample)
 
 
@@ -200,8 +202,33 @@ class UnitWeights:
     def products(self, factors: kl.Pointer) -> list[list[kl.Number]]:
         """Return the sums of a unit's features of samples."""
         plan = self.plan
+        found: list[list[kl.Number]] = []
+        for first in range(0, plan.blocks, plan.alike):
+            count = min(plan.alike, plan.blocks - first)
+            if count == 1:
+                found += self._block(factors, first)
+                continue
+            kept = kl.registers((plan.each, plan.sums), plan.dtype)
+            self._blocks(kept, factors, first, count)
+            found += [[kept[k, n] for n in range(plan.sums)] for k in range(plan.each)]
+        return found
+
+    @kl.helper
+    def _blocks(self, kept: kl.Registers, factors: kl.Pointer, first: int, count: int) -> None:
+        """Keep the sums of a unit's own block, of some that units add together."""
+        plan = self.plan
+        for block in kl.loop_range(count):
+            mine = lane(plan) % plan.alike == block
+            for k, numbers in enumerate(self._block(factors, block + first)):
+                for n, number in enumerate(numbers):
+                    kept[k, n] = kl.select(mine, number, kept[k, n])
+
+    def _block(self, factors: kl.Pointer, block: kl.Index) -> list[list[kl.Number]]:
+        """Return the sums of a block of samples that a unit has after the exchange."""
+        plan = self.plan
+        factors = factors.at(block * (plan.at_once * plan.pitch))
         # Chains of multiply-adds, of which several run at the same time.
-        sums = kl.registers((plan.samples, plan.columns, plan.chains), plan.dtype)
+        sums = kl.registers((plan.at_once, plan.columns, plan.chains), plan.dtype)
         for vector in range(plan.held):
             self._add(sums, factors, vector, [self.held[vector, c] for c in range(plan.columns)])
         if self.memory is not None:
@@ -210,10 +237,10 @@ class UnitWeights:
         count = plan.sums
         items = [
             [
-                added([sums[sample, own * count + block, k] for k in range(plan.chains)])
-                for block in range(count)
+                added([sums[sample, own * count + n, k] for k in range(plan.chains)])
+                for n in range(count)
             ]
-            for sample in range(plan.samples)
+            for sample in range(plan.at_once)
             for own in range(plan.own)
         ]
         return exchanged(items, plan.lanes)
@@ -236,7 +263,7 @@ class UnitWeights:
     ) -> None:
         plan = self.plan
         at = (vector * plan.lanes + lane(plan)) * plan.width
-        for sample in range(plan.samples):
+        for sample in range(plan.at_once):
             read = factors.load(sample * plan.pitch + at, plan.width)
             for k in range(plan.width):
                 for column, one in enumerate(weights):
