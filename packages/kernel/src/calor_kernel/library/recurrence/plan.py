@@ -33,7 +33,7 @@ _PARTS: Final = (1, 2, 3, 4)
 _READ, _MULTIPLIED, _STORED, _ADDED, _EVALUATED, _ROW = 61, 12, 10, 19, 3.1, 47
 _PLANE, _CUBE = 40, 10
 # Cycles of a step that no plan changes.
-_SAME: Final = 900
+_SAME: Final = 1600
 # Cycles of a core for each tile of weights that a plane reads from shared memory.
 _SHARED = 2
 # Cycles of rows that are read behind the wait, and of each number of one that is read before it.
