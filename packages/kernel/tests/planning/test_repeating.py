@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import calor
+import calor_kernel
 from calor.device_selection import as_device
 from calor.transforms.families import Families
 from calor_kernel.planning.plan import Plan
@@ -76,6 +77,22 @@ def test_weights_that_are_replaced_are_read_anew_at_all_sizes():
             for _ in range(2):
                 found = program(calor.asarray(start), calor.asarray(rows))
                 same(found, plain(weights.numpy(), start, rows))
+
+
+@pytest.mark.parametrize("length", [1, 2, 9])
+def test_a_profile_counts_the_work_of_all_steps(length):
+    program = calor.jit(recurrent)
+    with calor.device("cpu"):
+        given = [calor.asarray(one) for one in arguments(length)]
+        program(*given)
+        with calor_kernel.profile("cpu") as profile:
+            program(*given)
+    products = [event for event in profile.events if "matmul" in event.blueprint]
+    assert sum(event.flops for event in products) == length * 2 * WIDTH * WIDTH
+    # The weights are read at the first step, and by the launch that repeats the others.
+    weights, row = WIDTH * WIDTH * 4, WIDTH * 4
+    least = min(length, 2) * weights + length * row
+    assert least <= sum(event.nbytes for event in products) <= least + 8 * length * row
 
 
 def test_threads_run_one_plan_at_once():

@@ -122,6 +122,7 @@ def _plane(
     return MatrixShape(name, *extent, dtype, _sums(dtype), a, b, c, tf32=tf32)
 
 
+@lru_cache
 def mma_16x8(dtype: DType) -> MatrixShape:
     """Return mma.sync.m16n8 of a plane of 32: float16, bfloat16 (k 16), int8 (k 32), TF32 (k 8)."""
     e = 4 // dtype.itemsize  # elements along k in a register of 32 bits

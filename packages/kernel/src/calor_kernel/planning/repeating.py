@@ -277,7 +277,15 @@ class _Places:
             launch, arguments=tuple(a for a, _ in pairs), copies=None, alone=True,
             prepares=step is None,
         )  # fmt: skip
-        return replace(made, moves=tuple(move for _, move in pairs)) if step else made
+        if not step:
+            return made
+        moves = tuple(move for _, move in pairs)
+        # What does not move is read from memory once.
+        repeats, moved = self.scan.length - 1, sum(abs(by) for by, _ in moves)
+        return replace(
+            made, moves=moves, flops=repeats * launch.flops,
+            nbytes=launch.nbytes + (repeats - 1) * moved,
+        )  # fmt: skip
 
     def _moved(self, slot: Slot, itemsize: int, step: int) -> tuple[Argument, Move]:
         """Return an argument, and how its address moves between steps."""

@@ -1,4 +1,4 @@
-"""Scans as one launch, where their step is a cell and all cubes of the launch run together.
+"""Scans as one launch, where their step is a cell: by matrix instructions, or by units.
 
 Requirements: a scan that is refused here is control flow, whose steps are lists of launches.
 """
@@ -6,19 +6,33 @@ Requirements: a scan that is refused here is control flow, whose steps are lists
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from operator import index
 from typing import Final
 
-from calor.dtypes import bfloat16, float16, float32, uint32
+from calor.dtypes import DType, bfloat16, float16, float32, float64, uint32, uint64
 from calor.graph.graph import Graph
+from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
-from calor_kernel.contract.work import Flags, Output, Refusal, Request, Scratch, Work
+from calor_kernel.contract.work import Flags, Output, Refusal, Request, Scratch, View, Work
 from calor_kernel.language import index_dtype
 from calor_kernel.library.recurrence.cell import Cell, Unfit, cell_of
 from calor_kernel.library.recurrence.persistent import WORDS, recur
-from calor_kernel.library.recurrence.plan import RecurrencePlan, plan_of, plans_of
+from calor_kernel.library.recurrence.plan import RecurrencePlan, cycles_of, plans_of
 from calor_kernel.library.recurrence.stacks import Extent
+from calor_kernel.library.recurrence.unit_plan import UnitPlan, unit_plans
+from calor_kernel.library.recurrence.units import FLAGS, recur_by_units
 
-_NEEDED: Final = ("barrier", "planes", "atomics", "matrix", "together")
+_NEEDED: Final = ("barrier", "planes")
+_BY_MATRICES: Final = ("atomics", "matrix", "together")
+_REAL: Final = (float16, bfloat16, float32)
+# Plans by units that are measured.
+_CANDIDATES: Final = 8
+# Cycles of a step as a list of launches, beside its products, and the share of a core's
+# multiply-adds, 128 a cycle, that these reach.
+_STEP, _REACHED = 9000, 0.6
+
+Plan = RecurrencePlan | UnitPlan
 
 
 def scan(request: Request) -> Sequence[Work] | Refusal:
@@ -35,20 +49,40 @@ def scan(request: Request) -> Sequence[Work] | Refusal:
         cell = cell_of(body, carries, captures)
     except Unfit as reason:
         return Refusal(str(reason))
-    weight = request.inputs[cell.weight].dtype
+    dtypes = {request.inputs[cell.weight].dtype, cell.factor, cell.dtype}
+    if not (dtypes.issubset(_REAL) or dtypes == {float64}):
+        return Refusal("its product is none of real numbers")
+    # A plan is of these sizes, as a kernel is of the features.
+    samples, features = map(index, request.inputs[captures].shape)
+    plans = _plans(cell, request.inputs[cell.weight].dtype, samples, features, info)
+    if not plans:
+        return Refusal("cubes that run together do not hold its weights and sums")
+    if not request.candidates:
+        plans = plans[:1]
+    works = [work_of(request, cell, one) for one in plans]
+    count = len(works[0].launches[0].arguments)
+    if count > info.arguments:
+        return Refusal(f"its launch has {count} arguments, the device passes {info.arguments}")
+    return works
+
+
+def _plans(cell: Cell, weight: DType, samples: int, features: int, info: DeviceInfo) -> list[Plan]:
+    """Return the plans of a scan, the first one by the models first."""
     halves = cell.factor in (float16, bfloat16) and cell.dtype in (cell.factor, float32)
     single = cell.factor is cell.dtype is float32 and cell.rounded
-    if weight is not cell.factor or not (halves or single):
-        return Refusal("no matrix instruction of planes takes its factors")
-    samples, features = request.inputs[captures].shape
-    plan = plan_of(cell, samples, features, info)
-    if plan is None:
-        return Refusal("a cube for each core does not hold its weights and sums")
-    plans = plans_of(cell, samples, features, info) if request.candidates else ()
-    return [work_of(request, cell, one) for one in dict.fromkeys((plan, *plans))]
+    matrices = weight is cell.factor and (halves or single) and all(map(info.has, _BY_MATRICES))
+    found: list[tuple[float, Plan]] = []
+    if matrices:
+        made = plans_of(cell, samples, features, info)
+        found += [(cycles_of(plan, cell, features), plan) for plan in made]
+    products = samples * cell.factors * cell.sums * features**2
+    most = _STEP + products / (info.cores * 128 * _REACHED)
+    by_units = unit_plans(cell, samples, features, info)
+    found += [pair for pair in by_units[:_CANDIDATES] if pair[0] < most]
+    return [plan for _, plan in sorted(found, key=lambda pair: pair[0])]
 
 
-def work_of(request: Request, cell: Cell, plan: RecurrencePlan) -> Work:
+def work_of(request: Request, cell: Cell, plan: Plan) -> Work:
     """Return the launch of a scan with its memory."""
     attributes, inputs = request.attributes, request.inputs
     captures, carries = attributes["captures"], attributes["carries"]
@@ -56,38 +90,58 @@ def work_of(request: Request, cell: Cell, plan: RecurrencePlan) -> Work:
     given = [operand(number, view) for number, view in enumerate(inputs)]
     results = [Bound(Output(k), known.dtype) for k, known in enumerate(request.outputs)]
     stacks = len(attributes["body"].outputs) - carries
-    rows = given[captures + carries :]
     cubes = -(-features // plan.features)
-    # Of a width of a carry each.
-    blocks = tuple(view.shape[-1] // features for view in inputs[captures + carries :])
-    contexts = tuple((view.shape or (1,))[-1] // features for view in inputs[:captures])
+    if isinstance(plan, UnitPlan):
+        plan = replace(plan, wide=_wide(inputs[cell.weight], cell, plan, request.info))
     written = request.outputs[carries : carries + stacks]
     sizes = [view.offset + view.size for view in inputs] + [one.size for one in request.outputs]
-    index = index_dtype(*sizes, 2 * plan.room)
-    made = launch(
-        recur,
-        # Beside others of its kind there would be more cubes than run together.
-        Grid((cubes, 1, 1), (plan.units, 1, 1), plan.shape.lanes, index, alone=True),
-        _effort(request, cell),
-        weight=given[cell.weight],
-        first=given[captures : captures + carries],
-        rows=rows,
-        held=given[:captures],
-        last=results[:carries],
-        stacks=results[carries : carries + stacks],
-        kept=results[carries + stacks :],
-        factors=Bound(Scratch(0), plan.dtype, 16),
-        words=Bound(Flags(WORDS), uint32),
-        extent=Extent(attributes["length"], samples, features),
-        plan=plan,
-        cell=cell,
-        blocks=blocks,
-        contexts=contexts,
-        widths=tuple(known.shape[-1] // features for known in written),
-        reverse=attributes["reverse"],
-    )
-    room = 2 * plan.room * int(plan.dtype.itemsize)
-    return Work((made,), (room,), variant=plan.title)
+    said = {
+        "weight": given[cell.weight],
+        "first": given[captures : captures + carries],
+        "rows": given[captures + carries :],
+        "held": given[:captures],
+        "last": results[:carries],
+        "stacks": results[carries : carries + stacks],
+        "kept": results[carries + stacks :],
+        "extent": Extent(attributes["length"], samples, features),
+        "plan": plan,
+        "cell": cell,
+        # Of a width of a carry each.
+        "blocks": tuple(view.shape[-1] // features for view in inputs[captures + carries :]),
+        "contexts": tuple((view.shape or (1,))[-1] // features for view in inputs[:captures]),
+        "widths": tuple(known.shape[-1] // features for known in written),
+        "reverse": attributes["reverse"],
+    }
+    effort = _effort(request, cell)
+    if isinstance(plan, UnitPlan):
+        groups = plan.groups(samples)
+        room = 2 * plan.room * groups
+        grid = Grid(
+            *((cubes, groups, 1), (plan.units, 1, 1), 32),
+            *(index_dtype(*sizes, room),),
+            alone=plan.waits,
+        )
+        words = Bound(Scratch(0), uint64, 16) if plan.waits else None
+        flags = Bound(Flags(FLAGS * groups), uint32) if plan.waits else None
+        made = launch(recur_by_units, grid, effort, words=words, flags=flags, **said)
+        return Work((made,), (room * 8,) if plan.waits else (), variant=plan.title)
+    room = 2 * plan.room
+    kind = index_dtype(*sizes, room)
+    # Beside others of its kind there would be more cubes than run together.
+    grid = Grid((cubes, 1, 1), (plan.units, 1, 1), plan.shape.lanes, kind, alone=True)
+    factors, words = Bound(Scratch(0), plan.dtype, 16), Bound(Flags(WORDS), uint32)
+    made = launch(recur, grid, effort, factors=factors, words=words, **said)
+    return Work((made,), (room * int(plan.dtype.itemsize),), variant=plan.title)
+
+
+def _wide(weight: View, cell: Cell, plan: UnitPlan, info: DeviceInfo) -> bool:
+    """Return whether the adjacent weights of a unit lie at whole accesses."""
+    count = plan.width if cell.turned else plan.own
+    nbytes = count * int(weight.dtype.itemsize)
+    begins = weight.offset * int(weight.dtype.itemsize) % nbytes == info.starts % nbytes == 0
+    if cell.turned:
+        return bool(begins and plan.terms % count == 0)
+    return bool(begins and plan.terms // cell.factors % count == plan.features % count == 0)
 
 
 def _effort(request: Request, cell: Cell) -> Effort:

@@ -32,6 +32,8 @@ _PARTS: Final = (1, 2, 3, 4)
 # least squares: the first choice is the fastest there, or within 6 % of it.
 _READ, _MULTIPLIED, _STORED, _ADDED, _EVALUATED, _ROW = 61, 12, 10, 19, 3.1, 47
 _PLANE, _CUBE = 40, 10
+# Cycles of a step that no plan changes.
+_SAME: Final = 1600
 # Cycles of a core for each tile of weights that a plane reads from shared memory.
 _SHARED = 2
 # Cycles of rows that are read behind the wait, and of each number of one that is read before it.
@@ -131,8 +133,8 @@ class RecurrencePlan:
         return self.planes * self.rows * self.pitch * 4 + self.stored * int(self.dtype.itemsize)
 
 
-def plan_of(cell: Cell, samples: int, features: int, info: DeviceInfo) -> RecurrencePlan | None:
-    """Return the plan of a scan, None if cubes cannot hold the weights.
+def plans_of(cell: Cell, samples: int, features: int, info: DeviceInfo) -> list[RecurrencePlan]:
+    """Return the plans of a scan whose cubes hold the weights.
 
     Parameters
     ----------
@@ -143,12 +145,6 @@ def plan_of(cell: Cell, samples: int, features: int, info: DeviceInfo) -> Recurr
     info : DeviceInfo
         The device.
     """
-    plans = plans_of(cell, samples, features, info)
-    return min(plans, key=lambda plan: cycles_of(plan, cell, features), default=None)
-
-
-def plans_of(cell: Cell, samples: int, features: int, info: DeviceInfo) -> list[RecurrencePlan]:
-    """Return the plans whose cubes hold the weights; arguments as for :func:`plan_of`."""
     if samples > _MOST:
         return []
     depth = mma_16x8(cell.factor).k
@@ -188,7 +184,7 @@ def _holding(plan: RecurrencePlan, cell: Cell) -> RecurrencePlan | None:
 
 
 def cycles_of(plan: RecurrencePlan, cell: Cell, features: int) -> float:
-    """Return the cycles of a step that depend on the plan, for a number of features in all."""
+    """Return the cycles of a step, for a number of features in all."""
     shape, cubes, item = plan.shape, -(-features // plan.features), int(plan.dtype.itemsize)
     # Of a lane's rows both are read if one has a sample.
     lines = min(plan.rows, -(-plan.samples // (shape.m // 2)) * (shape.m // 2))
@@ -201,7 +197,7 @@ def cycles_of(plan: RecurrencePlan, cell: Cell, features: int) -> float:
     tiles = passes * plan.planes * (plan.steps - plan.held) * plan.across
     own = plan.turns * (added + evaluated + (cell.rows + cell.stacked) * _ROW)
     waits = plan.planes * _PLANE + cubes * _CUBE
-    return read + multiplied + stored + tiles * _SHARED + own + waits
+    return _SAME + read + multiplied + stored + tiles * _SHARED + own + waits
 
 
 @kl.helper
