@@ -86,7 +86,7 @@ def shift(
 def _panels(rows: int, count: int, many: int) -> tuple[Tile, Tile, int, int]:
     """Return both kinds of tiles, and how many panels of each cover ``count`` vectors."""
     narrow = _NARROW[many]
-    if count <= max(narrow):
+    if hinted(count) <= max(narrow) and count <= max(narrow):
         for known, (height, vectors) in narrow.items():
             if count == known:
                 tile = (min(height, rows), vectors)
@@ -98,8 +98,9 @@ def _panels(rows: int, count: int, many: int) -> tuple[Tile, Tile, int, int]:
     over = count % vectors
     if is_size(over):
         # One kernel for all remainders. A plan that is called often has tiles of its own.
-        if vectors == 3 and count >= 8:
-            return tile, (min(narrow[4][0], rows), 4), (count - 4 * over) // 3, over
+        if vectors == 3:
+            wide = least(over, -(-count // 4))
+            return tile, (min(narrow[4][0], rows), 4), greatest((count - 4 * wide) // 3, 0), wide
         return tile, tile, -(-count // vectors), 0
     if vectors == 3 and over and count >= 4 * over:
         return tile, (min(narrow[4][0], rows), 4), (count - 4 * over) // 3, over
@@ -183,6 +184,8 @@ def dot_tile(
 
 # Sums that are needed to hide the latency of multiply-add.
 _WAITING = 8
+# What a lower tile may cost beside the best one, where sizes vary.
+_NEARLY = 1.15
 # Addresses of pixels that fit registers.
 _ADDRESSES = 12
 
@@ -236,7 +239,11 @@ def across_tile(
         products, addresses = max(rows * vectors, _WAITING), max(rows - _ADDRESSES, 0)
         return tiles * (products + vectors + 2 + addresses / 2), -rows
 
-    rows, vectors = min(fit, key=cost)
+    rows, vectors = best = min(fit, key=cost)
+    if is_size(most):
+        # A lower tile serves narrower rows too.
+        enough = _NEARLY * cost(best)[0]
+        rows, vectors = min((t for t in fit if cost(t)[0] <= enough), key=lambda t: (t[0], cost(t)))
     if rows > most:
         raise CompileError(f"a tile of {rows} pixels does not fit rows of {most}")
     panels = -(-outputs // (vectors * lanes))
