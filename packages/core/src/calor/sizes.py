@@ -128,6 +128,8 @@ class Size:
         return {(): index(other)} if isinstance(other, Integral) else None
 
     def __add__(self, other: Any) -> Any:
+        if type(other) is int and not other:
+            return self
         terms = self._terms(other)
         if terms is None:
             return float(self) + other if isinstance(other, float) else NotImplemented
@@ -150,6 +152,10 @@ class Size:
         return -self + other
 
     def __mul__(self, other: Any) -> Any:
+        if type(other) is int:
+            if other == 1:
+                return self
+            return self.trace.size({m: c * other for m, c in self.key})
         terms = self._terms(other)
         if terms is None:
             return float(self) * other if isinstance(other, float) else NotImplemented

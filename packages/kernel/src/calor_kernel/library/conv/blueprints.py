@@ -7,6 +7,7 @@ few kernels. The choice follows from sizes, strides and the device alone.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import lcm
 
 from calor.dtypes import DType
@@ -223,27 +224,9 @@ def across_tile(
 
     ``last``: whether the result has channels last, so that tiles are not transposed.
     """
-    many = _registers(info)
-    tiles = _ACROSS[many]
-    if last:
-        short = ((n, v) for n in range(1, 4) for v in range(many // (n + 1), 1, -1))
-        tiles = (*((n, 1) for n in range(many - 4, 7, -1)), *tiles, *short)
     most = width if last else least(width, lanes)
-    across, channels = hinted(width), hinted(outputs)
-    fit = [t for t in tiles if t[0] <= hinted(most)]
-
-    def cost(tile: Tile) -> tuple[float, int]:
-        """Return the instructions."""
-        rows, vectors = tile
-        tiles = -(-across // rows) * -(-channels // (vectors * lanes))
-        products, addresses = max(rows * vectors, _WAITING), max(rows - _ADDRESSES, 0)
-        return tiles * (products + vectors + 2 + addresses / 2), -rows
-
-    rows, vectors = best = min(fit, key=cost)
-    if is_size(most):
-        # A lower tile serves narrower rows too.
-        enough = _NEARLY * cost(best)[0]
-        rows, vectors = min((t for t in fit if cost(t)[0] <= enough), key=lambda t: (t[0], cost(t)))
+    sizes = hinted(width), hinted(outputs), hinted(most)
+    rows, vectors = _across(*sizes, lanes, _registers(info), last, is_size(most))
     if rows > most:
         raise CompileError(f"a tile of {rows} pixels does not fit rows of {most}")
     panels = -(-outputs // (vectors * lanes))
@@ -252,6 +235,34 @@ def across_tile(
     block_lines = least(lines, greatest(1, wanted // line))
     block_panels = least(panels, greatest(1, wanted // (line * block_lines)))
     return Across(rows, vectors, block_panels, block_lines)
+
+
+@lru_cache(1024)
+def _across(
+    width: int, outputs: int, most: int, lanes: int, many: int, last: bool, varying: bool
+) -> Tile:
+    """Return the tile of pixels and vectors of channels with the fewest instructions.
+
+    Where sizes vary, a lower tile that costs little more serves narrower rows too.
+    """
+    tiles = _ACROSS[many]
+    if last:
+        short = ((n, v) for n in range(1, 4) for v in range(many // (n + 1), 1, -1))
+        tiles = (*((n, 1) for n in range(many - 4, 7, -1)), *tiles, *short)
+
+    def cost(tile: Tile) -> tuple[float, int]:
+        """Return the instructions."""
+        rows, vectors = tile
+        tiles = -(-width // rows) * -(-outputs // (vectors * lanes))
+        products, addresses = max(rows * vectors, _WAITING), max(rows - _ADDRESSES, 0)
+        return tiles * (products + vectors + 2 + addresses / 2), -rows
+
+    fit = [tile for tile in tiles if tile[0] <= most]
+    best = min(fit, key=cost)
+    if not varying:
+        return best
+    enough = _NEARLY * cost(best)[0]
+    return min((t for t in fit if cost(t)[0] <= enough), key=lambda t: (t[0], cost(t)))
 
 
 @dataclass(frozen=True, slots=True)
