@@ -313,11 +313,27 @@ class Size:
 
 
 # Modules whose tables compare sizes by their expressions, and those whose texts decide nothing.
-_TABLES: Final = (
+_TABLES: tuple[str, ...] = (
     "calor.graph.", "calor.interning", "calor.recording.", "calor.specs", "calor.transforms.",
-    "calor_kernel.",
 )  # fmt: skip
 _MESSAGES: Final = ("calor.", "calor_")
+
+
+def compares_by_expression(package: str) -> None:
+    """Declare that the tables of a package compare sizes by their expressions.
+
+    A size that a module of it looks up in a trace with such tables makes no guard: what it finds
+    there must hold for every number that the expression can have. A package calls this when it is
+    imported.
+
+    Parameters
+    ----------
+    package : str
+        The package's name; its modules are those below it.
+    """
+    global _TABLES
+    if f"{package}." not in _TABLES:
+        _TABLES = (*_TABLES, f"{package}.")
 
 
 def _is_kept() -> bool:

@@ -106,7 +106,7 @@ class Resized(Plan):
         self._calls = 0
 
     @cached_property
-    def base(self) -> Variant:  # type: ignore[override]
+    def base(self) -> Variant:
         """The variant that keeps nothing, recorded on first use: most calls read kept memory."""
         return Variant(self, _NO_TARGETS, self.template.base.record(self._numbers))
 

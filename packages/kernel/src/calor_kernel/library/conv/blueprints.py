@@ -243,7 +243,8 @@ def _across(
 ) -> Tile:
     """Return the tile of pixels and vectors of channels with the fewest instructions.
 
-    Where sizes vary, a lower tile that costs little more serves narrower rows too.
+    Where sizes vary and the tile takes most of a row, a lower one that costs little more serves
+    narrower rows too.
     """
     tiles = _ACROSS[many]
     if last:
@@ -259,7 +260,7 @@ def _across(
 
     fit = [tile for tile in tiles if tile[0] <= most]
     best = min(fit, key=cost)
-    if not varying:
+    if not varying or 2 * best[0] <= most:
         return best
     enough = _NEARLY * cost(best)[0]
     return min((t for t in fit if cost(t)[0] <= enough), key=lambda t: (t[0], cost(t)))
