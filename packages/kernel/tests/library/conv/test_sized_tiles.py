@@ -28,7 +28,7 @@ def test_a_tile_holds_for_other_widths():
 
 
 @pytest.mark.parametrize("registers", [16, 32])
-@pytest.mark.parametrize("width", [14, 20])
+@pytest.mark.parametrize("width", [12, 20])
 def test_a_tile_that_takes_most_of_a_row_serves_narrower_rows(width, registers):
     info = replace(ONE_UNIT, native={"vector_registers": registers})
     trace = Trace([width])
