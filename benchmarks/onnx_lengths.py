@@ -63,7 +63,7 @@ def one_side(options: argparse.Namespace) -> dict[str, float]:
     first, last = map(int, bounds.split(":"))
     fixed = {key: int(n) for key, _, n in (text.partition("=") for text in options.set or ())}
     same = [key for key, _, axis in (text.partition("=") for text in options.like or ())]
-    os.environ["CALOR_NUM_THREADS"] = str(options.threads)
+    os.environ["CALOR_CPU_THREADS"] = str(options.threads)
     runtime = __import__(SIDES[options.side])
     settings = runtime.SessionOptions()
     settings.intra_op_num_threads = options.threads

@@ -95,7 +95,7 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    os.environ["CALOR_NUM_THREADS"] = str(options.threads)
+    os.environ["CALOR_CPU_THREADS"] = str(options.threads)
     rows = []
     for text in options.models:
         # Names of inputs may have colons.

@@ -84,15 +84,21 @@ def test_fractional_pooling_is_that_of_the_function(rank):
         layer(2)(x)
 
 
+@pytest.mark.parametrize("rank", [1, 2, 3])
 @pytest.mark.parametrize("ceil_mode", [False, True])
-def test_norms_of_windows_over_three_axes(ceil_mode):
-    x = np.abs(drawn(1, 2, 5, 4, 3))
-    layer = nn.LPPool3d(3.0, (2, 2, 1), stride=(2, 1, 1), ceil_mode=ceil_mode)
-    found = layer(calor.asarray(x)).numpy()
-    depth = 3 if ceil_mode else 2
-    expected = np.zeros((1, 2, depth, 3, 3))
-    for d in range(depth):
-        for h in range(3):
-            part = x[:, :, 2 * d : 2 * d + 2, h : h + 2]
-            expected[:, :, d, h] = (part**3.0).sum((2, 3)) ** (1 / 3)
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
+@pytest.mark.parametrize("norm", [1.0, 2.0, 3.0, np.inf, -np.inf])
+def test_norms_of_windows_beyond_the_end_are_scaled_to_whole_windows(rank, norm, ceil_mode):
+    x = drawn(1, 2, *(5, 4, 6)[:rank])
+    kernel, stride = (3, 3, 2)[:rank], (2, 3, 3)[:rank]
+    pool = getattr(nn, f"LPPool{rank}d")(norm, kernel, stride, ceil_mode=ceil_mode)
+    if norm == 3:
+        x = np.abs(x)
+    made = pool(calor.asarray(x)).numpy()
+    for place in np.ndindex(made.shape[2:]):
+        ends = [slice(p * s, p * s + k) for p, s, k in zip(place, stride, kernel, strict=True)]
+        part = x[(..., *ends)].reshape(1, 2, -1)
+        if np.isinf(norm):
+            want = (np.max if norm > 0 else np.min)(np.abs(part), axis=-1)
+        else:
+            want = ((part**norm).mean(-1) * np.prod(kernel)) ** (1 / norm)
+        np.testing.assert_allclose(made[(..., *place)], want, rtol=1e-5)

@@ -54,6 +54,10 @@ class autocast:
     jitted function that is called in another mode is traced again. `backward()`, `calor.grad` and
     `calor.checkpoint` compute gradients in the types of the forward pass, inside or outside.
 
+    A parameter, which is a leaf that requires a gradient, is cast once in a context, however often
+    it is used; the cast is kept until the outermost context ends, or the parameter changes. So one
+    context for one step holds the parameters in both types, as PyTorch does.
+
     References
     ----------
     Micikevicius et al., "Mixed Precision Training", 2018.
@@ -95,6 +99,8 @@ class autocast:
 
     def __exit__(self, *error: object) -> None:
         local.autocast = local.autocasts.pop()
+        if not local.autocasts:
+            local.casts.clear()
 
     def __call__(self, function: F) -> F:
         """Return a function whose calls run in this context.

@@ -244,7 +244,9 @@ def as_dtype(value: Any) -> DType:
     if type(value) is DType:
         return value
     found: DType | None = None
-    if isinstance(value, str):
+    if isinstance(value, np.dtype):
+        found = _HOST.get(value)
+    elif isinstance(value, str):
         found = _NAMES.get(value)
     elif value is float:
         found = default_float()

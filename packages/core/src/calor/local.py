@@ -29,6 +29,8 @@ class _Local(threading.local):
         # The low type of the innermost autocast, None outside or where it is off; by identity.
         self.autocast: Any = None
         self.autocasts: list[Any] = []
+        # What it cast of leaves, by the ids of these: see calor.functions.operands.lowered.
+        self.casts: dict[int, Any] = {}
 
 
 class _Nowhere:

@@ -128,6 +128,8 @@ class Size:
         return {(): index(other)} if isinstance(other, Integral) else None
 
     def __add__(self, other: Any) -> Any:
+        if type(other) is int and not other:
+            return self
         terms = self._terms(other)
         if terms is None:
             return float(self) + other if isinstance(other, float) else NotImplemented
@@ -150,6 +152,10 @@ class Size:
         return -self + other
 
     def __mul__(self, other: Any) -> Any:
+        if type(other) is int:
+            if other == 1:
+                return self
+            return self.trace.size({m: c * other for m, c in self.key})
         terms = self._terms(other)
         if terms is None:
             return float(self) * other if isinstance(other, float) else NotImplemented
@@ -307,11 +313,27 @@ class Size:
 
 
 # Modules whose tables compare sizes by their expressions, and those whose texts decide nothing.
-_TABLES: Final = (
+_TABLES: tuple[str, ...] = (
     "calor.graph.", "calor.interning", "calor.recording.", "calor.specs", "calor.transforms.",
-    "calor_kernel.",
 )  # fmt: skip
 _MESSAGES: Final = ("calor.", "calor_")
+
+
+def compares_by_expression(package: str) -> None:
+    """Declare that the tables of a package compare sizes by their expressions.
+
+    A size that a module of it looks up in a trace with such tables makes no guard: what it finds
+    there must hold for every number that the expression can have. A package calls this when it is
+    imported.
+
+    Parameters
+    ----------
+    package : str
+        The package's name; its modules are those below it.
+    """
+    global _TABLES
+    if f"{package}." not in _TABLES:
+        _TABLES = (*_TABLES, f"{package}.")
 
 
 def _is_kept() -> bool:

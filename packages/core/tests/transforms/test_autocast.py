@@ -163,3 +163,43 @@ def test_a_weight_is_cast_once_in_a_graph() -> None:
     with calor.autocast():
         graph = calor.trace(lambda x, w: (x @ w) @ w, square(), square())
     assert [node.op.name for node in graph.nodes].count("cast") == 2
+
+
+@pytest.mark.parametrize("device", ["numpy", "cpu"])
+def test_a_parameter_is_cast_once_in_a_context(device: str) -> None:
+    with calor.device(device):
+        w, x = square().requires_grad_(), square()
+        with calor.autocast():
+            first, second = x @ w, x @ w
+            (kept,) = local.casts.values()
+            with calor.autocast("float16"):
+                assert (x @ w).dtype.name == "float16"
+            assert (x @ w).dtype.name == "bfloat16"
+            for y in (first, second * 2):
+                y.sum().backward()
+            with calor.no_grad():
+                assert not (x @ w).requires_grad
+            assert (x @ w).requires_grad
+        assert len(kept)
+        assert not local.casts
+        np.testing.assert_array_equal(w.grad.numpy(), 3 * x.numpy().sum(0)[:, None] + [0.0, 0.0])
+
+
+@pytest.mark.parametrize("device", ["numpy", "cpu"])
+def test_a_changed_parameter_is_cast_again(device: str) -> None:
+    changes: list[Any] = [
+        lambda w: w.__iadd__(1),
+        lambda w: w.__setitem__(0, 3.0),
+        calor.jit(lambda w: w.__isub__(0.5)),
+        calor.jit(lambda w: w.__isub__(0.5)),
+    ]
+    with calor.device(device):
+        w, x = square().requires_grad_(), square()
+        with calor.autocast():
+            for change in changes:
+                calor.eval(x @ w)
+                with calor.no_grad():
+                    change(w)
+                np.testing.assert_array_equal(
+                    (x @ w).astype("float32").numpy(), x.numpy() @ w.detach().numpy()
+                )

@@ -1,6 +1,7 @@
 """Jitted functions of many sizes: what shares a trace, and which decisions are made anew."""
 
-from functools import lru_cache
+import numbers
+from functools import lru_cache, singledispatch
 
 import numpy as np
 import pytest
@@ -85,6 +86,56 @@ DECIDING = {
 @pytest.mark.parametrize("name", DECIDING)
 def test_what_python_decides_of_a_size_is_decided_for_each(name):
     compared(DECIDING[name], lambda n: (given(n, 4),))
+
+
+kind_of, KINDS = type, (int, np.integer)
+
+
+@singledispatch
+def dispatched(n):
+    return 3.0
+
+
+@dispatched.register
+def _(n: int):
+    return 2.0 if n > 10 else 3.0
+
+
+def matched(n):
+    match n:
+        case int() if n > 10:
+            return 2.0
+    return 3.0
+
+
+# Thresholds behind a question about the type, which is another one for a symbol.
+TYPES = {
+    "type": lambda n: 2.0 if type(n) is int and n > 10 else 3.0,
+    "alias": lambda n: 2.0 if kind_of(n) is int and n > 10 else 3.0,
+    "instance": lambda n: 2.0 if isinstance(n, KINDS) and n > 10 else 3.0,
+    "union": lambda n: 2.0 if isinstance(n, float | int) and n > 10 else 3.0,
+    "number": lambda n: 2.0 if isinstance(n, numbers.Number) and n > 10 else 3.0,
+    "class": lambda n: 2.0 if n.__class__ is int and n > 10 else 3.0,
+    "dispatch": dispatched,
+    "match": matched,
+}
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_code_that_may_ask_the_type_of_a_size_is_traced_for_each(name):
+    # The threshold is beyond all sizes of the calls that open the structure.
+    sizes = (3, 4, 7, 5, 33, 8, 40, 12)
+    function = compared(lambda x: x * TYPES[name](x.shape[0]), lambda n: (given(n),), sizes)
+    assert function.trace_count == len(set(sizes))
+    assert "code may ask the type of a size" in function.explain()
+
+
+def test_questions_about_other_types_share_traces():
+    def function(x, name):
+        return x * 2 if isinstance(x, calor.Tensor) and isinstance(name, str | bytes) else x
+
+    shared = compared(function, lambda n: (given(n), "name"))
+    assert shared.trace_count <= 5
 
 
 def test_sizes_of_two_arguments_are_told_apart():

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
 from calor import dtypes
 from calor.device_selection import on_device
+from calor.dtypes import DType
 from calor.errors import DTypeError
 from calor.functions.arguments import NUMBERS, common_dtype, python_number
 from calor.functions.creation import asarray
@@ -22,6 +24,7 @@ from calor.ops.movement import expand
 from calor.ops.sources import sized_number
 from calor.recording.recipes import common_dtype as computing_dtype
 from calor.recording.record import binary, binary_number, elementwise, number_on, unary, weak_spec
+from calor.recording.records import Leaf
 from calor.sizes import hint_of, is_size
 from calor.tensor.tensor import Tensor
 from calor.tensor.values import Handle
@@ -58,7 +61,27 @@ def lowered(x: Any) -> Any:
     dtype = x.dtype
     if dtype is low or dtype.kind != "float" or dtype.itemsize > 4:
         return x
+    record = x._record
+    if type(record) is Leaf and record.tensor is not None and not local.jit:
+        return _cast_once(x, low)
     return e.cast(x, dtype=low)
+
+
+def _cast_once(leaf: Tensor, low: DType) -> Tensor:
+    """Return a leaf in a low type: the cast of before, if it has not changed since.
+
+    Its value is held, so that no program writes over it in place; a leaf with another value is cast
+    again. In a trace, equal casts are one anyway.
+    """
+    mode = low, local.grad_enabled
+    known = local.casts.get(id(leaf))
+    if known is not None:
+        same, value, record, kept, cast = known
+        if same() is leaf and value is leaf._value and record is leaf._record and kept == mode:
+            return cast  # type: ignore[no-any-return]
+    made: Tensor = e.cast(leaf, dtype=low)
+    local.casts[id(leaf)] = ref(leaf), leaf._value, leaf._record, mode, made
+    return made
 
 
 def prepared(row: Op, x: Any) -> Any:

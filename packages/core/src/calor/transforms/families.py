@@ -12,6 +12,7 @@ sizes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, Final
 
@@ -28,6 +29,7 @@ from calor.transforms.program import JittedFunction, Program, Resized
 from calor.transforms.simplify import simplify
 from calor.transforms.traced import Traced
 from calor.transforms.traced import traced as trace_function
+from calor.transforms.type_questions import TypeQuestions
 from calor.varying_sizes import Match
 
 _FAMILIES: Final = 8
@@ -216,9 +218,12 @@ class Families:
         try:
             left = iter(match.sizes(trace, self._seen[-1]))
             sized = [spec(tuple([next(left) for _ in s.shape]), s.dtype, s.weak) for s in known]
-            made = trace_function(
-                jitted.function, jitted.name, arguments, jitted.roots, device, sized=sized
-            )
+            with TypeQuestions() if self.compared else nullcontext() as asking:
+                made = trace_function(
+                    jitted.function, jitted.name, arguments, jitted.roots, device, sized=sized
+                )
+            if asking is not None and asking.found is not None:
+                raise TypeError(f"code may ask the type of a size: {asking.found}")
             self._check(made, trace, len(match.values))
             graph = OpenGraph(made.graph, trace)
             known_graph = graph.hinted()

@@ -12,11 +12,14 @@ from math import inf
 from typing import Any, Final, ParamSpec
 
 from calor.dtypes import DType
-from calor.sizes import Size, high_of, hint_of, low_of, text_of, trace_of
+from calor.sizes import Size, compares_by_expression, high_of, hint_of, low_of, text_of, trace_of
 from calor.sizes import is_size as is_size
 from calor.specs import Spec, spec
 
 P = ParamSpec("P")
+
+# What families and planner find in their tables by sizes holds for the expressions.
+compares_by_expression(__package__.partition(".")[0])
 
 # The tolerated cost of a known answer, relative to the best; it is below the cost of compiling even
 # for many calls. A frequently called plan is rebuilt with the best answer.

@@ -29,6 +29,8 @@ _SHIFT: Final = 6
 SMALLEST: Final = 1 << _SHIFT
 _STEPS: Final = 3  # Log2 of the number of classes per octave.
 _SMALL, _MIDDLE, _MEGA = 1 << 20, 10 << 20, 1 << 20
+# A block that is large enough to look for idle memory of other classes first.
+_LARGE: Final = 1 << 18
 
 
 def room_for(nbytes: int) -> int:
@@ -214,6 +216,9 @@ class Pool:
                 self._free(probe, SMALLEST)
             if not self._splits or (self.memory.apart is not None and room > self.memory.apart):
                 return self._find_whole(room)
+            if room >= _LARGE and self._unused() >= room:
+                # Memory that a program of other sizes left idle comes before untouched memory.
+                self._gather()
             handle = self._cut(room)
             if handle is None and any(self._bins.values()):
                 self._gather()
@@ -227,13 +232,17 @@ class Pool:
         """Return a block of at most twice the size, or a new one; blocks cannot be split."""
         for other in sorted(r for r, idle in self._bins.items() if room < r <= 2 * room and idle):
             return self._bins[other].pop(), other
-        unused = sum(r * len(idle) for r, idle in self._bins.items())
+        unused = self._unused()
         above = self.limit is not None and self.held + room > self.limit
         if unused > self.held // 2 or above:
             self.trim()
         handle = self._allocate(room)
         self._whole[id(handle)] = handle
         return handle, room
+
+    def _unused(self) -> int:
+        """Return the bytes of idle blocks."""
+        return sum(r * len(idle) for r, idle in self._bins.items())
 
     def _grow(self, room: int) -> None:
         if room <= _SMALL:

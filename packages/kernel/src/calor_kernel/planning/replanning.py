@@ -100,11 +100,18 @@ class Resized(Plan):
         if constants is not None:
             self.set_constants(constants)
         self.output_bytes = tuple([known_number(n, numbers) for n in base.outputs])
-        self.base = Variant(self, _NO_TARGETS, base.record(numbers))
-        self.required_bytes = self.base.required
+        self._numbers = numbers
         self._symbols = symbols
         self._variants = []
         self._calls = 0
+
+    @cached_property
+    def base(self) -> Variant:
+        """The variant that keeps nothing, recorded on first use: most calls read kept memory."""
+        return Variant(self, _NO_TARGETS, self.template.base.record(self._numbers))
+
+    def _exceeds(self, required: int) -> bool:
+        return required > self.required_bytes
 
     @cached_property
     def graph(self) -> Graph:  # type: ignore[override]

@@ -117,7 +117,7 @@ def replaced(value: Any, number: Callable[[Size], Any]) -> Any:
     if kind is Size:
         return number(value)
     if isinstance(value, tuple):
-        made = [replaced(v, number) for v in value]
+        made = [v if type(v) in _LEAVES else replaced(v, number) for v in value]
         if any(map(is_not, value, made)):
             return tuple(made) if kind is tuple else kind(*made)
         return value
@@ -127,6 +127,8 @@ def replaced(value: Any, number: Callable[[Size], Any]) -> Any:
     changed = {}
     for name in _names(kind):  # type: ignore[arg-type]
         old = getattr(value, name)
+        if type(old) in _LEAVES:
+            continue
         new = replaced(old, number)
         if new is not old:
             changed[name] = new

@@ -125,13 +125,14 @@ def open_recording(
     """Return the open recording of a graph; the arguments are those of :meth:`Recorder.laid`."""
     recorder, numbers, lists = made.recorder, Numbers(), []
     laid = recorder.laid(targets, kept, without)
-    builds = laid.builds
+    builds = [(build, sizes_in(build)) for build in laid.builds]
     left = iter(builds)
-    for one in recorder.steps(laid, [hinted_value(build) for build in builds]):
+    hinted = [hinted_value(build) if sizes else build for build, sizes in builds]
+    for one in recorder.steps(laid, hinted):
         steps = [step.mapped(numbers.place) for step in one]
-        sized = {k: build for k, build in enumerate(islice(left, len(one))) if sizes_in(build)}
-        places = [numbers.place(n).place for build in sized.values() for n in sizes_in(build)]
-        opened = Opened(sized, getter(places), engine.kernels)
+        sized = {k: both for k, both in enumerate(islice(left, len(one))) if both[1]}
+        places = [numbers.place(n).place for _, sizes in sized.values() for n in sizes]
+        opened = Opened({k: b for k, (b, _) in sized.items()}, getter(places), engine.kernels)
         lists.append((engine.queue.form(steps, recorder.slots.count), opened))
     arena = numbers.place(laid.arena)
     outputs = tuple(numbers.place(p.nbytes) for p in recorder.draft.outputs)

@@ -1,10 +1,13 @@
-"""Tiles of a processor for numbers of images that are symbols."""
+"""Tiles of a processor for numbers of images and widths that are symbols."""
+
+from dataclasses import replace
 
 import pytest
 
-from calor.sizes import Trace
+from calor.dtypes import float32
+from calor.sizes import Trace, function_of
 from calor_interpreter.device import ONE_UNIT
-from calor_kernel.library.conv.blueprints import across_tile, narrow_tile
+from calor_kernel.library.conv.blueprints import across_tile, narrow_tile, shift
 
 
 @pytest.mark.parametrize("images", [13, 24, 100])
@@ -22,3 +25,33 @@ def test_a_tile_holds_for_other_widths():
     given = (64, 9, 8, 1, 16, ONE_UNIT, True)
     assert across_tile(wide, *given).rows == across_tile(37, *given).rows
     assert not [condition for condition in trace.guards if "==" in condition]
+
+
+@pytest.mark.parametrize("registers", [16, 32])
+@pytest.mark.parametrize("width", [12, 20])
+def test_a_tile_that_takes_most_of_a_row_serves_narrower_rows(width, registers):
+    info = replace(ONE_UNIT, native={"vector_registers": registers})
+    trace = Trace([width])
+    (wide,) = trace.symbols
+    across_tile(wide, 64, 9, 8, 1, 16, info)
+    assert function_of(trace, [], ())(11) is not None
+
+
+@pytest.mark.parametrize("rows", [1, 3, 8, 24, 64])
+def test_panels_cover_lines_of_every_width(rows):
+    """One choice of tiles serves all widths; their panels cover each line and begin within it."""
+    info = replace(ONE_UNIT, vector_bytes=64, native={"vector_registers": 32})
+    trace = Trace([160])
+    (wide,) = trace.symbols
+    made = shift(rows, wide, 27, 1, float32, info)
+    texts = [n if isinstance(n, int) else n.text for n in (made.whole, made.panels)]
+    numbers = function_of(trace, [str(text) for text in texts], range(len(trace.atoms)))
+    for width in range(2, 16 * 40, 7):
+        vectors = -(-width // made.lanes)
+        whole, panels = numbers(width)
+        tile, rest = made.tile[1], made.rest[1]
+        assert 0 <= whole <= panels
+        assert whole * tile + (panels - whole) * rest >= vectors
+        last = tile if whole == panels else rest
+        begin = whole * tile + (panels - whole) * rest - last
+        assert begin < vectors

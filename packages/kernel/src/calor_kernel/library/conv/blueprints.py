@@ -7,6 +7,7 @@ few kernels. The choice follows from sizes, strides and the device alone.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import lcm
 
 from calor.dtypes import DType
@@ -86,7 +87,7 @@ def shift(
 def _panels(rows: int, count: int, many: int) -> tuple[Tile, Tile, int, int]:
     """Return both kinds of tiles, and how many panels of each cover ``count`` vectors."""
     narrow = _NARROW[many]
-    if count <= max(narrow):
+    if hinted(count) <= max(narrow) and count <= max(narrow):
         for known, (height, vectors) in narrow.items():
             if count == known:
                 tile = (min(height, rows), vectors)
@@ -98,8 +99,9 @@ def _panels(rows: int, count: int, many: int) -> tuple[Tile, Tile, int, int]:
     over = count % vectors
     if is_size(over):
         # One kernel for all remainders. A plan that is called often has tiles of its own.
-        if vectors == 3 and count >= 8:
-            return tile, (min(narrow[4][0], rows), 4), (count - 4 * over) // 3, over
+        if vectors == 3:
+            wide = least(over, -(-count // 4))
+            return tile, (min(narrow[4][0], rows), 4), greatest((count - 4 * wide) // 3, 0), wide
         return tile, tile, -(-count // vectors), 0
     if vectors == 3 and over and count >= 4 * over:
         return tile, (min(narrow[4][0], rows), 4), (count - 4 * over) // 3, over
@@ -183,6 +185,8 @@ def dot_tile(
 
 # Sums that are needed to hide the latency of multiply-add.
 _WAITING = 8
+# What a lower tile may cost beside the best one, where sizes vary.
+_NEARLY = 1.15
 # Addresses of pixels that fit registers.
 _ADDRESSES = 12
 
@@ -220,23 +224,9 @@ def across_tile(
 
     ``last``: whether the result has channels last, so that tiles are not transposed.
     """
-    many = _registers(info)
-    tiles = _ACROSS[many]
-    if last:
-        short = ((n, v) for n in range(1, 4) for v in range(many // (n + 1), 1, -1))
-        tiles = (*((n, 1) for n in range(many - 4, 7, -1)), *tiles, *short)
     most = width if last else least(width, lanes)
-    across, channels = hinted(width), hinted(outputs)
-    fit = [t for t in tiles if t[0] <= hinted(most)]
-
-    def cost(tile: Tile) -> tuple[float, int]:
-        """Return the instructions."""
-        rows, vectors = tile
-        tiles = -(-across // rows) * -(-channels // (vectors * lanes))
-        products, addresses = max(rows * vectors, _WAITING), max(rows - _ADDRESSES, 0)
-        return tiles * (products + vectors + 2 + addresses / 2), -rows
-
-    rows, vectors = min(fit, key=cost)
+    sizes = hinted(width), hinted(outputs), hinted(most)
+    rows, vectors = _across(*sizes, lanes, _registers(info), last, is_size(most))
     if rows > most:
         raise CompileError(f"a tile of {rows} pixels does not fit rows of {most}")
     panels = -(-outputs // (vectors * lanes))
@@ -245,6 +235,35 @@ def across_tile(
     block_lines = least(lines, greatest(1, wanted // line))
     block_panels = least(panels, greatest(1, wanted // (line * block_lines)))
     return Across(rows, vectors, block_panels, block_lines)
+
+
+@lru_cache(1024)
+def _across(
+    width: int, outputs: int, most: int, lanes: int, many: int, last: bool, varying: bool
+) -> Tile:
+    """Return the tile of pixels and vectors of channels with the fewest instructions.
+
+    Where sizes vary and the tile takes most of a row, a lower one that costs little more serves
+    narrower rows too.
+    """
+    tiles = _ACROSS[many]
+    if last:
+        short = ((n, v) for n in range(1, 4) for v in range(many // (n + 1), 1, -1))
+        tiles = (*((n, 1) for n in range(many - 4, 7, -1)), *tiles, *short)
+
+    def cost(tile: Tile) -> tuple[float, int]:
+        """Return the instructions."""
+        rows, vectors = tile
+        tiles = -(-width // rows) * -(-outputs // (vectors * lanes))
+        products, addresses = max(rows * vectors, _WAITING), max(rows - _ADDRESSES, 0)
+        return tiles * (products + vectors + 2 + addresses / 2), -rows
+
+    fit = [tile for tile in tiles if tile[0] <= most]
+    best = min(fit, key=cost)
+    if not varying or 2 * best[0] <= most:
+        return best
+    enough = _NEARLY * cost(best)[0]
+    return min((t for t in fit if cost(t)[0] <= enough), key=lambda t: (t[0], cost(t)))
 
 
 @dataclass(frozen=True, slots=True)
