@@ -5,7 +5,18 @@ from typing import Any
 
 import pytest
 
-from calor.dtypes import bool_, float16, float32, float64, int8, int32, int64, uint32, uint64
+from calor.dtypes import (
+    bfloat16,
+    bool_,
+    float16,
+    float32,
+    float64,
+    int8,
+    int32,
+    int64,
+    uint32,
+    uint64,
+)
 from calor.errors import CompileError
 from calor_kernel.language import (
     Buffer,
@@ -178,6 +189,25 @@ def test_copies_to_local_memory_are_asynchronous_by_assembly() -> None:
     plain = print_kernel(built, OpenCLC())
     assert "cp.async" not in plain
     assert "? x[" in plain
+
+
+@pytest.mark.parametrize("width", [1, 2, 4])
+def test_extremes_and_roundings_are_instructions_by_assembly(width: int) -> None:
+    @kernel
+    def made(x: Any, y: Any, z: Any) -> None:
+        given = x.load(0, width)
+        y.store(0, max(given, y.load(0, width)))
+        z.store(0, min(given, 0.0).to(bfloat16))
+
+    built = made.build([F, F, Buffer(bfloat16)])
+    text = print_kernel(built, OpenCLC(subgroups="ptx", extremes=True))
+    for name in ("max", "min"):
+        assert text.count(f'asm("{name}.NaN.f32 %0, %1, %2;" : "=f"(y)') == 1
+    pairs, single = text.count("cvt.rn.bf16x2.f32"), text.count("cvt.rn.bf16.f32")
+    assert (pairs, single) == (width // 2, width % 2)
+    # The upper half of a pair is its first operand.
+    assert (': "f"(x.s1), "f"(x.s0));' in text) == (width > 1)
+    assert "asm" not in print_kernel(built, OpenCLC(subgroups="ptx"))
 
 
 def test_halves_compute_where_the_device_does() -> None:

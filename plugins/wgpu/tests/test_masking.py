@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calor.dtypes import float32, int32, int64
+from calor.dtypes import DType, bfloat16, float32, int8, int32, int64
 from calor_interpreter.launch import run_on_lanes
 from calor_kernel.language import (
     Buffer,
@@ -14,9 +14,15 @@ from calor_kernel.language import (
     constant,
     kernel,
     modulo,
+    pack,
     select,
 )
-from calor_wgpu.passes import branch_chosen_loads, divide_by_products, mask_branched_loads
+from calor_wgpu.passes import (
+    BEYOND,
+    branch_chosen_loads,
+    divide_by_products,
+    mask_branched_loads,
+)
 from calor_wgpu.wgsl import WGSL, print_wgsl
 from device_runs import run
 
@@ -159,6 +165,50 @@ def test_masked_loads_of_four_words_have_no_branch() -> None:
     read, _, stored = text.partition("let y_offset")[2].partition("arrayLength(&x) - 1u)]")
     assert "if (" not in read
     assert "select(" in stored
+
+
+@kernel
+def ahead(x: Any, y: Any, n: Any, *, width: int, far: int) -> None:
+    """Copy elements some places before where they are, and zeros in place of others."""
+    i = absolute_position() * width
+    value = constant(0, x.dtype, width)
+    if i + far + width <= n:
+        value = x.load(i + far, width)
+    inside = pack([i + lane < 50 for lane in range(width)])
+    y.store(i, value, mask=i < 64)
+    y.store(i + 64, x.load(i, width, mask=inside), mask=i < 64)
+
+
+@pytest.mark.parametrize("dtype", [float32, bfloat16, int8, int32], ids=str)
+@pytest.mark.parametrize(("width", "far"), [(1, 3), (4, 8), (4, 3)])
+def test_loads_beyond_the_memory_give_zeros(
+    dtype: DType, width: int, far: int, device: Any
+) -> None:
+    assert device.toolchain.dialect.zeros
+    given = [Buffer(dtype, False, align=16), Buffer(dtype, align=16), COUNT]
+    built = ahead.build(given, cube=(64, 1, 1), width=width, far=far)
+    x = np.arange(1, 53).astype(dtype.numpy)
+    y = np.full(128, 7, dtype.numpy)
+    run(device, built, (1, 1, 1), [x, y, x.size])
+    expected = np.zeros(128, dtype.numpy)
+    count = (x.size - far) // width * width
+    expected[:count], expected[64:114] = x[far : far + count], x[:50]
+    np.testing.assert_array_equal(y, expected)
+
+
+def test_loads_with_zeros_in_place_of_others_have_no_branch() -> None:
+    words, wide = [F, F, COUNT], [WIDE, WIDE, COUNT]
+    for given, width, far, index in ((words, 1, 3, BEYOND), (wide, 4, 8, BEYOND // 4)):
+        built = ahead.build(given, cube=(64, 1, 1), width=width, far=far)
+        text = print_wgsl(built, WGSL(zeros=True))
+        reads = [line for line in text.splitlines() if " x[" in line]
+        assert reads
+        assert all(line.startswith("  let ") for line in reads)
+        assert f"select({index}u, " in text
+        assert str(index) not in print_wgsl(built, WGSL())
+    # Other numbers than zeros are chosen by branches.
+    built = shifted.build(words, cube=(64, 1, 1), width=1, back=3)
+    assert str(BEYOND) not in print_wgsl(built, WGSL(zeros=True))
 
 
 @pytest.mark.parametrize("divisor", [3, 7, 57, 641, 6441, 2**30 + 1, 2**31 - 1])

@@ -23,9 +23,9 @@ _PLANES: Final = {"": (1,), "ptx": (32,), "khr": (16, 32), "intel": (16, 32)}
 # With twice the accumulators, NVIDIA's compiler was seen to generate slower products.
 _ACCUMULATORS: Final = {"ptx": 64}
 
-# The first compute capabilities of NVIDIA's with fences that release and acquire, and with
-# asynchronous copies.
-_FENCES, _COPIES = 7, 8
+# The first compute capabilities of NVIDIA's with fences that release and acquire, with asynchronous
+# copies, and with instructions for extremes of floats and for rounding to bfloat16.
+_FENCES, _COPIES, _EXTREMES = 7, 8, 8
 
 # Shared memory of a core by NVIDIA's compute capability, the least of those of a major number: a
 # driver tells only how much of it a cube may have.
@@ -55,6 +55,7 @@ def language(device: Any, subgroups: str = "") -> tuple[OpenCLC, str]:
         dot=has(device, "cl_khr_integer_dot_product"),
         fences=subgroups == "ptx" and capability(device) >= _FENCES,
         copies=subgroups == "ptx" and capability(device) >= _COPIES,
+        extremes=subgroups == "ptx" and capability(device) >= _EXTREMES,
     )
     options = ["-cl-fp32-correctly-rounded-divide-sqrt"] if exact else []
     if extended and subgroups and version >= 2.0:

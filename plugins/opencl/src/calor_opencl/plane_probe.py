@@ -2,8 +2,8 @@
 
 Requirements: a device whose driver does not tell calls this once, when it is made. The kernel tests
 every plane operation of the language, as kernels use it, and has what else is assembly: a fence,
-and copies of elements to shared memory, some of them masked off. Any error of the driver or
-compiler means no.
+copies of elements to shared memory, some of them masked off, and floats' extremes and roundings to
+bfloat16. Any error of the driver or compiler means no.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from calor.dtypes import uint32, uint64
+from calor.dtypes import bfloat16, float32, uint32, uint64
 from calor.errors import CalorError
 from calor_kernel import language as kl
 from calor_kernel.device.protocol import Device, Slot, Step
 
 # The output of the kernel: one row per operation.
-ROWS: Final = 10
+ROWS: Final = 13
 _ROUNDS, _PLANES = 3, 2
 _UP, _DOWN, _XOR, _DIVISOR = 3, 2, 5, 5
 
@@ -37,6 +37,10 @@ def try_planes(x: Any, y: Any) -> None:
         pipe.wait(0)
         copied = pipe.stage(0)[rows - 1 - i]
         pipe.release()
+        number = mine.to(float32)
+        unknown = kl.select(mine % _DIVISOR == 0, float("nan"), number)
+        greatest, pair = kl.max(unknown, copied.to(float32)), kl.pack([number, unknown])
+        rounded = pair.to(bfloat16).to(float32)
         made = (
             kl.lane_position().to(uint32),
             kl.plane_position().to(uint32),
@@ -48,6 +52,9 @@ def try_planes(x: Any, y: Any) -> None:
             kl.plane_reduce("max", mine),
             kl.plane_scan("add", mine),
             copied,
+            kl.select(greatest == greatest, greatest, 1.0).to(uint32),
+            rounded[0].to(uint32),
+            (rounded[1] == rounded[1]).to(uint32),
         )
         kl.barrier("plane")
         kl.fence()
@@ -63,6 +70,10 @@ def expected(x: np.ndarray[Any, Any], plane: int) -> np.ndarray[Any, Any]:
     down = np.where(lane + _DOWN < plane, lane + _DOWN, lane)
     for j in range(_ROUNDS):
         mine = x.reshape(_PLANES, plane).astype(np.uint64) + np.uint64(j)
+        unknown = mine % _DIVISOR == 0
+        # To the nearest number of eight bits, and to the even one between two.
+        bits = mine.astype(np.float32).view(np.uint32)
+        halves = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000
         total += np.stack(
             [
                 np.broadcast_to(lane, mine.shape),
@@ -75,6 +86,9 @@ def expected(x: np.ndarray[Any, Any], plane: int) -> np.ndarray[Any, Any]:
                 np.broadcast_to(mine.max(1)[:, None], mine.shape),
                 mine.cumsum(1),
                 copied,
+                np.where(unknown, 1, np.maximum(mine, copied)),
+                halves.view(np.float32),
+                ~unknown,
             ]
         ).astype(np.uint64)
     return total.astype(np.uint32).reshape(-1)

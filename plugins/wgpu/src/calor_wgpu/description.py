@@ -16,6 +16,7 @@ import wgpu
 
 from calor.dtypes import int64
 from calor_kernel.contract.info import DeviceInfo
+from calor_wgpu.probes import undefined
 from calor_wgpu.probes.arithmetic import given, seen
 
 from ._bindings import compute
@@ -57,6 +58,7 @@ def language(device: Any, number: int) -> WGSL:
         coherent="memory-decoration-coherent" in features and info["backend_type"] == "Vulkan",
         runs_on=info["vendor_id"] == _NVIDIA,
         diverges="subgroup-barrier" in features and not processor,
+        **asdict(undefined.seen(number, info["backend_type"] == "Vulkan")),
         buffers=limits["max-storage-buffers-per-shader-stage"],
         shared_bytes=limits["max-compute-workgroup-storage-size"],
     )

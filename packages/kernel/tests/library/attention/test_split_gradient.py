@@ -64,6 +64,20 @@ def test_blocks(row):
     check_backward(backend, row, "float32", "attention_gradient")
 
 
+def test_fewer_sums_are_joined_at_once_where_shared_memory_is_small():
+    row, plans = Row(1, 1, 1, 28, 40, 48, 48), []
+    for kilobytes in (227, 40):
+        info = replace(INFO, shared_bytes=kilobytes << 10)
+        request = request_of(row, float32, 3, info=info)
+        ((launch, *_),) = (work.launches for work in gradient(request))
+        plans.append(dict(launch.build.keywords)["plan"])
+    large, small = plans
+    assert small.team.together < large.team.together
+    assert small.shared_bytes(4, 32) <= info.shared_bytes < large.shared_bytes(4, 32)
+    backend = KernelBackend("lanes", lambda index: LanesDevice(info))
+    check_backward(backend, row, "float32", "attention_gradient")
+
+
 @pytest.mark.parametrize("dtype", ["float16", "float64"])
 def test_types(info, dtype):
     row = Row(1, 4, 2, 2, 140, 24, 24, mask=(1, 1, 2, 140))

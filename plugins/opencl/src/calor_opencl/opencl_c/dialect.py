@@ -25,7 +25,7 @@ from calor_kernel.printers.dialect import (
     listed,
 )
 from calor_kernel.printers.expressions import Expression
-from calor_opencl.opencl_c import atomics, copies, planes, tables, vectors
+from calor_opencl.opencl_c import atomics, copies, instructions, planes, tables, vectors
 
 
 class OpenCLC(Dialect):
@@ -36,7 +36,8 @@ class OpenCLC(Dialect):
     a shuffle extension, "ptx" for warps by inline assembly. ``dot``: whether there are dot products
     of 8-bit integers. ``fences``: fences order what other cubes see, by inline assembly; those of
     OpenCL 1.2 end at the cube. ``copies``: whether units copy to local memory asynchronously, by
-    inline assembly.
+    inline assembly. ``extremes``: whether there are instructions for extremes of floats and for
+    rounding to bfloat16, by inline assembly.
     """
 
     name = "OpenCL C"
@@ -57,6 +58,7 @@ class OpenCLC(Dialect):
         dot: bool = False,
         fences: bool = False,
         copies: bool = False,
+        extremes: bool = False,
     ) -> None:
         self.fast_fma = fast_fma
         self.subgroups = subgroups
@@ -64,6 +66,7 @@ class OpenCLC(Dialect):
         self.dot = dot
         self.fences = fences
         self.copies = copies
+        self.extremes = extremes
         types = dict(SHORT_NAMES)
         if double:
             types[float64] = "double"
@@ -72,7 +75,7 @@ class OpenCLC(Dialect):
         self.types = types
         self.templates = tables.templates(double, exact_sqrt)
         # Identifies this dialect in the keys of images.
-        has = (half, double, fast_fma, exact_sqrt, subgroups, dot, fences, copies)
+        has = (half, double, fast_fma, exact_sqrt, subgroups, dot, fences, copies, extremes)
         self.key = "".join(str(int(x)) if isinstance(x, bool) else x for x in has)
 
     @property
@@ -89,8 +92,9 @@ class OpenCLC(Dialect):
         return ex.call(f"as_{self.types[dtype]}", value)
 
     def own_helper(self, name: str, *dtypes: DType) -> tuple[str, str] | None:
-        """Return conversions of halves by vload_half and vstore_half (6.12.7)."""
-        return vectors.half_helper(name, dtypes[0], Type(float32), self)
+        """Return instructions, or conversions of halves by vload_half and vstore_half (6.12.7)."""
+        own = instructions.helper(name, dtypes) if self.extremes else None
+        return own or vectors.half_helper(name, dtypes[0], Type(float32), self)
 
     # Vectors.
     def vector_type(self, type: Type) -> str:
@@ -113,7 +117,8 @@ class OpenCLC(Dialect):
         self, operation: Operation, operands: Sequence[Expression], helpers: Helpers
     ) -> Expression | None:
         """Return an operation on whole vectors."""
-        return vectors.operation(self, operation, operands, helpers, self.dot)
+        own = instructions.of_vectors(operation, operands, helpers) if self.extremes else None
+        return own or vectors.operation(self, operation, operands, helpers, self.dot)
 
     def gather(self, memory: Memory, type: Type, place: Expression) -> Expression:
         """Return vload."""

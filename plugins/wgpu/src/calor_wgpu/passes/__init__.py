@@ -4,7 +4,7 @@ Requirements: WGSL has storage of whole words, vectors of two to four elements a
 compilers read loops better whose counts are constants or in a variable.
 """
 
-from calor_wgpu.passes.accesses import atomics_of, lower_accesses, touched
+from calor_wgpu.passes.accesses import BEYOND, atomics_of, lower_accesses, touched
 from calor_wgpu.passes.choosing import choose_memory
 from calor_wgpu.passes.counting import count_vectors
 from calor_wgpu.passes.dividing import divide_by_products
@@ -14,6 +14,7 @@ from calor_wgpu.passes.masking import branch_chosen_loads, mask_branched_loads
 from calor_wgpu.passes.unroll import unroll_loops
 
 __all__ = [
+    "BEYOND",
     "atomics_of",
     "branch_chosen_loads",
     "check_fences",

@@ -4,7 +4,8 @@ Elements below 32 bits share words of a buffer. A unit that writes a whole word 
 atomics change single bits and preserve the neighbours. In shared and private memory each element
 has a word of its own, bools too, because NVIDIA's Vulkan loses writes to arrays of bools in shared
 memory. A masked-off element may be out of bounds, so a mask becomes a branch, but for loads of four
-words, which are read within the memory whatever their mask is.
+words, which are read within the memory whatever their mask is, and for loads with zeros in place of
+masked-off elements on a device that reads zeros beyond a buffer.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from calor.dtypes import DType, bool_, uint8, uint16, uint32
 from calor_kernel.ir.nodes import Block, Kernel, Memory, Operation, Parameter, Value
@@ -26,6 +27,10 @@ _BITS = {1: uint8, 2: uint16}
 def is_packed(memory: Memory) -> bool:
     """Return whether elements of a memory share words."""
     return memory.space == "global" and memory.type.dtype.itemsize < WORD
+
+
+# The index of words beyond any buffer; a multiple of vectors.
+BEYOND: Final = (1 << 32) - 4
 
 
 def atomics_of(kernel: Kernel) -> set[Memory]:
@@ -51,6 +56,18 @@ def reads_on(operation: Operation) -> bool:
     return plain and whole and said.get("align", 0) > 0 and said["align"] % 16 == 0
 
 
+def reads_zeros(operation: Operation, other: Value) -> bool:
+    """Return whether a load gives what a device reads beyond a buffer, if ``other`` is its fill.
+
+    That is zeros, in words of global memory that no atomic changes.
+    """
+    dtype, known = operation.result.type.dtype, other.known
+    lanes = known if isinstance(known, tuple) else (known,)
+    zero = {str(lane) for lane in lanes} == {"0.0" if dtype.kind == "float" else "0"}
+    plain = not operation.attributes.get("order") and _memory(operation).space == "global"
+    return zero and plain and dtype is not bool_ and dtype.itemsize <= WORD
+
+
 def touched(kernel: Kernel) -> tuple[set[Memory], set[Memory]]:
     """Return the global memories that a kernel reads, and those that it writes."""
     read, written = set[Memory](), set[Memory]()
@@ -63,23 +80,25 @@ def touched(kernel: Kernel) -> tuple[set[Memory], set[Memory]]:
     return read, written
 
 
-def lower_accesses(kernel: Kernel) -> Kernel:
+def lower_accesses(kernel: Kernel, zeros: bool = False) -> Kernel:
     """Return the kernel with accesses of one element, or of four words if aligned.
 
-    Indices are uint32 from the start of a buffer: additional parameters give each buffer's offset
-    in elements. Memory of small elements becomes memory of uint32. Vectors fill a word or are four
-    words, as left by :func:`split_vectors`.
+    ``zeros``: whether the device reads zeros beyond a buffer. Indices are uint32 from the start of
+    a buffer: additional parameters give each buffer's offset in elements. Memory of small elements
+    becomes memory of uint32. Vectors fill a word or are four words, as left by
+    :func:`split_vectors`.
     """
-    return _Accesses(kernel).run(kernel)
+    return _Accesses(kernel, zeros).run(kernel)
 
 
 class _Accesses(Rewriter):
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, zeros: bool) -> None:
         super().__init__()
+        self.zeros = zeros
         self.atomics = atomics_of(kernel)
         self.offsets: dict[Memory, Value] = {}
-        # Masks that one bool decides.
-        self.whole: set[Value] = set()
+        # The scalars that are all lanes of vectors: of masks and of fills.
+        self.whole: dict[Value, Value] = {}
         for parameter in kernel.parameters:
             if parameter.memory is not None:
                 made = Value(Type(uint32), f"{parameter.name}_offset", nonnegative=True)
@@ -87,10 +106,10 @@ class _Accesses(Rewriter):
                 made.divisible = max(parameter.memory.align // size, 1)
                 self.offsets[parameter.memory] = made
 
-    def emit(self, name: str, *given: Any, **named: Any) -> Parts:
-        made = super().emit(name, *given, **named)
+    def emit(self, name: str, operands: Sequence[Value] = (), *given: Any, **named: Any) -> Parts:
+        made = super().emit(name, operands, *given, **named)
         if name == "splat":
-            self.whole.update(made)
+            self.whole[made[0]] = operands[0]
         return made
 
     def run(self, kernel: Kernel) -> Kernel:
@@ -180,7 +199,12 @@ class _Accesses(Rewriter):
         memory, type = _memory(operation), operation.result.type
         index, *rest = (self.get(v) for v in operation.operands)
         if self.is_wide(operation, type):
-            return self.again(operation, (self.place(memory, index), *rest))[0]
+            place = self.place(memory, index)
+            if rest and self.gives_zeros(operation, self.whole.get(rest[1], rest[1])):
+                said = {k: v for k, v in operation.attributes.items() if k != "masked"}
+                place = self.kept(self.whole[rest[0]], place)
+                return self.again(operation, (place,), None, said)[0]
+            return self.again(operation, (place, *rest))[0]
         if not rest and _whole_word(operation, type):
             at, _ = self.word(type.dtype, self.place(memory, index))
             word = self.emit("load", (at,), (Type(uint32),), memory=self.memory(memory))[0]
@@ -190,10 +214,15 @@ class _Accesses(Rewriter):
         lanes = []
         for lane in range(type.width):
             place = self.place(memory, index, lane)
-            lanes.append(
-                self.guarded(operation, memory, place, [self.extract(v, lane) for v in rest])
-            )
+            given = [self.lane(v, lane) for v in rest]
+            lanes.append(self.guarded(operation, memory, place, given))
         return self.pack(lanes)
+
+    def lane(self, value: Value, lane: int) -> Value:
+        """Return a lane, which is known if the vector is."""
+        if isinstance(value.known, tuple):
+            return self.constant(value.known[lane], value.type.dtype)
+        return self.whole.get(value) or self.extract(value, lane)
 
     def guarded(
         self, operation: Operation, memory: Memory, place: Value, rest: Sequence[Value]
@@ -202,9 +231,21 @@ class _Accesses(Rewriter):
         if not rest:
             return self.element(operation, memory, place)
         mask, other = rest
+        if self.gives_zeros(operation, other):
+            return self.element(operation, memory, self.kept(mask, place))
         found = self.branch(mask, partial(self.element, operation, memory, place), lambda: other)
         assert found is not None
         return found
+
+    def gives_zeros(self, operation: Operation, other: Value) -> bool:
+        """Return whether a masked load reads beyond its memory where its mask is false."""
+        plain = operation.name == "load" and _memory(operation) not in self.atomics
+        return self.zeros and plain and reads_zeros(operation, other)
+
+    def kept(self, mask: Value, place: Value) -> Value:
+        """Return a place where a mask is true, else one beyond all memory."""
+        values = (mask, place, self.like(BEYOND, place))
+        return self.emit("select", values, (place.type,))[0]
 
     # Stores.
     def written(self, operation: Operation, memory: Memory, place: Value, value: Value) -> None:

@@ -59,6 +59,10 @@ class _Counter(Rewriter):
         index = maker is not None and maker.operands[0].type.dtype.kind in ("int", "uint")
         if maker is not None and index and maker.name == "cast":
             return self.convert(self.divided(maker.operands[0], size), value.type.dtype)
+        if maker is not None and maker.name == "select":
+            chosen, *values = maker.operands
+            operands = (chosen, *(self.divided(one, size) for one in values))
+            return self.emit("select", operands, (value.type,))[0]
         if maker is not None and maker.name in ("add", "sub", "mul"):
             a, b = maker.operands
             near = isinstance(b.known, int) or loops == self.loops

@@ -18,7 +18,7 @@ from calor_kernel.ir.nodes import Block, Kernel, Operation, Value
 from calor_kernel.ir.ops import OPS
 from calor_kernel.ir.passes.rewriting import Parts, Rewriter
 from calor_kernel.ir.types import Type
-from calor_wgpu.passes.accesses import reads_on
+from calor_wgpu.passes.accesses import reads_on, reads_zeros
 
 # Operations before the load of a branch that is a masked load, and those that only units compute
 # that need them.
@@ -95,18 +95,21 @@ class _Chosen(Rewriter):
         return [self.emit("if", (self.get(condition),), types, regions=regions)]
 
 
-def mask_branched_loads(kernel: Kernel) -> Kernel:
+def mask_branched_loads(kernel: Kernel, zeros: bool = False) -> Kernel:
     """Return the kernel with branches that only load four words as masked loads.
 
     On an H200 a unit waits for the load of a branch before it begins the next one: a norm of a
     single row took 4.75 µs, and takes 2.61. Loads of single words are left: those of products, of
     which many are ahead, are faster in branches.
+
+    ``zeros``: for a device that reads zeros beyond a buffer. Then all loads become masked loads
+    that zeros replace, and no others.
     """
-    return _Masked().run(kernel)
+    return _Masked(zeros).run(kernel)
 
 
-def _is_masked_load(operation: Operation) -> bool:
-    """Return whether a branch loads four words at an index of a few operations, and no more."""
+def _is_masked_load(operation: Operation, zeros: bool) -> bool:
+    """Return whether a branch loads words at an index of a few operations, and no more."""
     if operation.name != "if" or len(operation.results) != 1:
         return False
     then, otherwise = operation.regions
@@ -116,20 +119,29 @@ def _is_masked_load(operation: Operation) -> bool:
     few = len(before) <= _BRIEF and all(
         OPS[one.name].pure and not one.regions and one.name not in _DEAR for one in before
     )
-    said = {**last.attributes, "masked": True}
-    return few and not last.attributes.get("masked") and reads_on(replace(last, attributes=said))
+    if not few or last.attributes.get("masked"):
+        return False
+    if zeros:
+        return reads_zeros(last, otherwise.yields[0])
+    return reads_on(replace(last, attributes={**last.attributes, "masked": True}))
 
 
 class _Masked(Rewriter):
+    def __init__(self, zeros: bool) -> None:
+        super().__init__()
+        self.zeros = zeros
+
     def operation(self, operation: Operation) -> Sequence[Parts] | None:
         """Emit a branch as a masked load."""
-        if not _is_masked_load(operation):
+        if not _is_masked_load(operation, self.zeros):
             return None
         then, otherwise = operation.regions
         *before, load = then.operations
         for one in before:
             self._step(one)
-        condition, index = self.get(operation.operands[0]), self.get(load.operands[0])
-        (mask,) = self.emit("splat", (condition,), (Type(bool_, load.result.type.width),))
+        mask, index = self.get(operation.operands[0]), self.get(load.operands[0])
+        width = load.result.type.width
+        if width > 1:
+            (mask,) = self.emit("splat", (mask,), (Type(bool_, width),))
         operands = (index, mask, self.get(otherwise.yields[0]))
         return [self.again(load, operands, None, {**load.attributes, "masked": True})]

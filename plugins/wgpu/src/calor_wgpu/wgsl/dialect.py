@@ -97,10 +97,11 @@ class WGSL(Dialect):
     with the assumption that there are no infinities and one zero. ``rounded``: float32 quotients
     and roots are correctly rounded. ``flushes``: float32 arithmetic flushes denormals. ``limited``:
     long loops are cut off, so kernels check for it. ``diverges``: units of a plane reconverge only
-    at barriers. ``atomics_64``, ``float_atomics``: available atomics. ``coherent``: memory may be
-    declared coherent, and a barrier orders what all cubes see of it. ``runs_on``: a cube that began
-    runs until it ends, whatever others do. ``lanes``: the plane size, 1 for none. ``buffers``: the
-    limit of buffers in a kernel. ``shared_bytes``: the shared memory of a cube.
+    at barriers. ``zeros``: what is read beyond a buffer is zero. ``extremes``: −0 is below +0 for
+    ``min`` and ``max``. ``atomics_64``, ``float_atomics``: available atomics. ``coherent``: memory
+    may be declared coherent, and a barrier orders what all cubes see of it. ``runs_on``: a cube
+    that began runs until it ends, whatever others do. ``lanes``: the plane size, 1 for none.
+    ``buffers``: the limit of buffers in a kernel. ``shared_bytes``: the shared memory of a cube.
     """
 
     wide: bool = True
@@ -111,6 +112,8 @@ class WGSL(Dialect):
     flushes: bool = False
     limited: bool = False
     diverges: bool = False
+    zeros: bool = False
+    extremes: bool = False
     atomics_64: bool = True
     float_atomics: bool = True
     coherent: bool = False

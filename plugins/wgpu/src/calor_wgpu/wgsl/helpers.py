@@ -6,7 +6,7 @@ Operations built from simpler ones are printed from :mod:`calor_wgpu.passes.reci
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -29,6 +29,10 @@ class Functions(Recipes):
     def functions(self) -> Mapping[str, Callable[..., Made]]:
         """The printers of helpers that are not recipes."""
         return _FUNCTIONS
+
+    def has(self, helper: str, dtypes: Sequence[DType]) -> bool:
+        """Return whether the language's extremes of float32 are right but for NaN."""
+        return self.dialect.extremes and helper in ("min", "max") and tuple(dtypes) == (float32,)
 
 
 def _rounded(t: Functions, parameters: str, steps: str, wide: str, other: str) -> Made:
@@ -95,6 +99,18 @@ def _apart(factor: str, other: str, last: str) -> Callable[[Functions, DType], M
     return made
 
 
+def _extreme(name: str) -> Callable[[Functions, DType], Made]:
+    """Return an extreme by the language's own function, which may return any number for NaN."""
+
+    def made(t: Functions, d: DType) -> Made:
+        # Such a compiler assumes that no number is NaN.
+        hidden = t.dialect.changes == "reassociates"
+        a, b = (f"{t.name('exact', d)}({x})" if hidden else x for x in "ab")
+        return {"a": d, "b": d}, d, f"return select(a + b, {name}(a, b), (a == {a}) & (b == {b}));"
+
+    return made
+
+
 def _exact(t: Functions, d: DType) -> Made:
     unknown = f"{t.bits('x', d)} | {t.of(t.dialect.bits(d))}(args.zero)"
     return {"x": d}, d, f"return {t.number(unknown, d)};"
@@ -131,6 +147,8 @@ _FUNCTIONS: Final[Mapping[str, Callable[..., Made]]] = MappingProxyType(
         "div": _div,
         "quotient": _quotient,
         "sqrt": _sqrt,
+        "min": _extreme("min"),
+        "max": _extreme("max"),
         "exact": _exact,
         "held": lambda t, d: ({"x": d}, d, "return x;"),
         "saturated": _saturated,

@@ -49,10 +49,11 @@ def print_wgsl(kernel: Kernel, dialect: WGSL) -> str:
         passes.check_fences(made)
     made = passes.mask_branched_loads(branch_uniform_masks(made))
     made = passes.branch_chosen_loads(made)
+    made = passes.mask_branched_loads(made, zeros=True) if dialect.zeros else made
     made = passes.divide_by_products(made) if dialect.wide else made
     # A driver that cuts off loops is a software renderer, whose compiler is slow for long texts.
     made = split_vectors(made if dialect.limited else passes.unroll_loops(made), dialect.widths)
-    made = passes.count_vectors(passes.lower_accesses(made), memory.width_of)
+    made = passes.count_vectors(passes.lower_accesses(made, dialect.zeros), memory.width_of)
     sweep(made)
     return WGSLPrinter(made, dialect).text()
 

@@ -35,11 +35,15 @@ class Recipes(HelperFunctions):
         name = self.called(helper, dtypes)
         if name in self.texts:
             return name
-        body = block_of(helper, *dtypes, wide=self.wide)
+        body = None if self.has(helper, dtypes) else block_of(helper, *dtypes, wide=self.wide)
         if body is None:
             return super().name(helper, *dtypes)
         printer = self.printer(Kernel(name, (), body), self.dialect, self)
         return self.add(name, _function(printer))
+
+    def has(self, helper: str, dtypes: Sequence[DType]) -> bool:
+        """Return whether the language has what a recipe computes."""
+        return False
 
     def called(self, helper: str, dtypes: Sequence[DType]) -> str:
         """Return the function name of a helper."""

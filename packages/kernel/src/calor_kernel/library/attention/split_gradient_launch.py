@@ -141,7 +141,11 @@ def gradient_plan(problem: Attention, request: Request) -> GradientPlan:
         together,
     )
     order = order_of_sum(p.values, p.accumulate, info) if _results(request) else None
-    return GradientPlan(team, blocks, min(turn, rows), order)
+    plan = GradientPlan(team, blocks, min(turn, rows), order)
+    # Fewer sums are joined at once where the rows leave less room.
+    while plan.team.together > 1 and plan.shared_bytes(item, plane) > info.shared_bytes:
+        plan = replace(plan, team=replace(plan.team, together=plan.team.together // 2))
+    return plan
 
 
 def _results(request: Request) -> list[View]:
