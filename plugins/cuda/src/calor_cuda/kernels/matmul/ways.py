@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from calor.dtypes import DType, float32
+from calor_cuda.kernels.matmul.epilogue_operands import with_operands_ahead
 from calor_cuda.kernels.matmul.operand_transpose import turned
 from calor_cuda.kernels.matmul.split_k_launch import few_parts, parts_in_one
 from calor_cuda.kernels.matmul.split_k_two_pass import divided, parts_of, sums_of
@@ -166,15 +167,25 @@ def _tma(task: Task, request: Request) -> Works:
             yield Dropped(name, "cubes may not go on while others wait for them")
             continue
         _, made = task.room(parts.cubes * plan.rows * plan.columns * _SUM)
-        launch = tma_launch(made, plan, parts=parts)
+        launch = tma_launch(made, with_operands_ahead(plan, task.tail, info), parts=parts)
         yield made.work(launch, name=name, group=0 if plan == usual else 1)
     rates = {_boxes(product, tile): rate for tile, rate in _BOXES.items()}
     weight = 0 if task.tail is None else task.tail.expression.weight
     if task.tail is not None and task.tail.matrices * product.dtype.itemsize > _CROWDED:
         # The registers of three warp groups do not hold the addresses of several operands.
         rates = {plan: rate for plan, rate in rates.items() if plan.groups < 3}
+    rates = _with_operands_ahead(rates, task)
     first = first_plan(rates, product, weight, info)
     yield from chosen(first, rates, (), info, by_plan(task, tma_launch))
+
+
+def _with_operands_ahead(rates: Mapping[TmaPlan, float], task: Task) -> Mapping[TmaPlan, float]:
+    """Return plans that copy an epilogue's operands ahead, the same if memory lacks in each.
+
+    Other plans would wait for what they read beside their sums.
+    """
+    made = {with_operands_ahead(plan, task.tail, task.info): rates[plan] for plan in rates}
+    return {plan: rate for plan, rate in made.items() if plan.ahead is not None} or rates
 
 
 def _sparse(product: Product, plan: TmaPlan) -> bool:
