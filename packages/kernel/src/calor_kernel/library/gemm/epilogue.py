@@ -8,7 +8,7 @@ value or a whole matrix. A body without an epilogue is built as if there were no
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Annotated, Any, Generic, TypeVar
@@ -248,23 +248,35 @@ class Writer:
         column: kl.Index,
         width: int,
         mask: kl.Mask | None = None,
-        shared: Sequence[kl.Number | None] | None = None,
+        shared: Sequence[kl.Number] | None = None,
         within: bool = True,
-        without: Collection[int] = (),
-    ) -> list[kl.Number | None]:
-        """Return the operands of adjacent sums, None for those ``without``.
+    ) -> list[kl.Number]:
+        """Return the operands of adjacent sums; ``shared``: those of the same columns of a row."""
+        return [
+            self._operand(k, row, column, width, mask, within)
+            if shared is None or along.rows
+            else shared[k]
+            for k, along in enumerate(self.by.along)
+        ]
 
-        ``shared``: the operands of the same columns of a row.
+    def some(
+        self,
+        numbers: Iterable[int],
+        row: kl.Index,
+        column: kl.Index,
+        width: int,
+        shared: Mapping[int, kl.Number],
+    ) -> dict[int, kl.Number]:
+        """Return operands of adjacent sums by their numbers.
+
+        ``shared``: those of the same columns of another row.
         """
-        found: list[kl.Number | None] = []
-        for k, along in enumerate(self.by.along):
-            if k in without:
-                found.append(None)
-            elif shared is None or along.rows:
-                found.append(self._operand(k, row, column, width, mask, within))
-            else:
-                found.append(shared[k])
-        return found
+        return {
+            k: shared[k]
+            if k in shared and not self.by.along[k].rows
+            else self._operand(k, row, column, width, None, True)
+            for k in numbers
+        }
 
     def of_row(self, row: kl.Index) -> dict[int, kl.Number]:
         """Return the operands that all products' elements of a row share, by their numbers."""

@@ -9,10 +9,10 @@ latency.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from calor_cuda.kernels.matmul.epilogue_operands import PIECE, PIECES, TURNS, Operands
+from calor_cuda.kernels.matmul.epilogue_operands import PIECE, PIECES, TURNS, Operands, Room
 from calor_cuda.kernels.matmul.register_a import store_turned
 from calor_cuda.kernels.matmul.tma_store import store_part
 from calor_cuda.kernels.matmul.warpgroup_tma_plan import PARTS, TmaPlan
@@ -23,7 +23,7 @@ from calor_kernel.library.gemm.epilogue import Writer
 _LIGHT = 16
 # Registers of a unit for operands beside its sums.
 _HELD = 16
-Read = Sequence[Sequence[kl.Number | None]]
+Read = Sequence[Mapping[int, kl.Number]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +90,9 @@ class End:
         return column + start + line % size, row + top + line // size * size + within
 
     def read(
-        self, turn: kl.Index, part: int, shared: Sequence[kl.Number | None] | None = None
-    ) -> list[kl.Number | None]:
-        """Return a piece's operands, None if in shared memory.
+        self, turn: kl.Index, part: int, shared: Mapping[int, kl.Number]
+    ) -> dict[int, kl.Number]:
+        """Return the operands of a piece that are not in shared memory, by their numbers.
 
         Those beyond the result repeat its last ones. ``shared``: the operands of another turn, some
         of which are the same.
@@ -100,23 +100,42 @@ class End:
         row, column = self.place(turn, part)
         row = kl.min(row, self.whole[0] - 1)
         column = kl.assume_multiple(kl.min(column, self.whole[1] - self.wide), self.wide)
-        return self.ends.operands(row, column, self.wide, shared=shared, without=self.known)
+        others = [k for k in range(len(self.ends.by.along)) if k not in self.known]
+        return self.ends.some(others, row, column, self.wide, shared)
 
     @kl.helper
     def write(
-        self, turn: kl.Index, part: int, place: kl.Pointer, read: Sequence[kl.Number | None]
+        self, turn: kl.Index, part: int, place: kl.Pointer, read: Mapping[int, kl.Number]
     ) -> None:
         """Write what follows a piece of the sums in shared memory."""
         line, wide = self.line(turn), self.wide
         piece = self.unit % PIECES ^ line % PIECES
         at = kl.assume_multiple(line * self.plan.part + piece * wide, wide)
         known = {} if self.ahead is None else self.ahead.read(turn, part, line)
-        given = [known.get(k, one) for k, one in enumerate(read)]
-        values = self.ends.results(place.load(at, wide, align=PIECE), given)
+        given = {**read, **known}
+        values = self.ends.results(
+            place.load(at, wide, align=PIECE), [given[k] for k in range(len(given))]
+        )
         row, column = self.place(turn, part)
         if (row < self.whole[0]) & (column < self.whole[1]):
             start = (self.there[0] * self.whole[0] + row) * self.whole[1] + column
             self.ends.store(start, values, aligned=wide)
+
+
+def end_of(
+    ends: Writer | None,
+    room: Room | None,
+    plan: TmaPlan,
+    there: tuple[kl.Index, kl.Index, kl.Index],
+    whole: tuple[kl.Index, kl.Index],
+    group: kl.Index,
+    unit: kl.Index,
+) -> End | None:
+    """Return a warp group's part in the end of a tile, None if it writes sums by other means."""
+    if ends is None or plan.by_units:
+        return None
+    ahead = Operands.of(room, ends, plan, whole, group, unit)
+    return End(ends, plan, there, whole, group, unit, ahead)
 
 
 def start_tile(end: End) -> list[kl.Number]:
@@ -125,9 +144,7 @@ def start_tile(end: End) -> list[kl.Number]:
 
 
 @kl.helper
-def end_tile(
-    end: End, parts: kl.Pointer, sums: kl.Fragment, numbers: Sequence[kl.Number]
-) -> None:
+def end_tile(end: End, parts: kl.Pointer, sums: kl.Fragment, numbers: Sequence[kl.Number]) -> None:
     """Write what follows a warp group's sums."""
     plan = end.plan
     count = plan.columns // plan.part
@@ -168,7 +185,7 @@ def end_part(end: End, read: Read, parts: kl.Pointer, sums: kl.Fragment, part: i
             end.write(turn, part, place, read[turn])
     else:
         for turn in kl.loop_range(TURNS):
-            shared = None if plan.transposed else read[0]
+            shared = {} if plan.transposed else read[0]
             end.write(turn, part, place, end.read(turn, part, shared))
     if end.ahead is not None and end.ahead.ahead.parts:
         # Behind the last use of what the memory has.
@@ -177,9 +194,9 @@ def end_part(end: End, read: Read, parts: kl.Pointer, sums: kl.Fragment, part: i
 
 def all_turns(end: End, part: int) -> Read:
     """Return the operands of a part for each turn, or of the first turn if turns are a loop."""
-    read: list[list[kl.Number | None]] = []
+    read: list[dict[int, kl.Number]] = []
     for turn in range(TURNS if end.light else 1):
         # What is the same in all rows is so for all turns, unless lines are columns of the product.
-        shared = read[0] if read and not end.plan.transposed else None
+        shared = read[0] if read and not end.plan.transposed else {}
         read.append(end.read(turn, part, shared))
     return read

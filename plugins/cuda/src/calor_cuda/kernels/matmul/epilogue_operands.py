@@ -17,7 +17,7 @@ from typing import Protocol
 from calor_cuda.kernels.matmul.warpgroup_tma_plan import Ahead, TmaPlan
 from calor_kernel import language as kl
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.library.gemm.epilogue import After, Epilogue, Tail
+from calor_kernel.library.gemm.epilogue import After, Epilogue, Tail, Writer
 
 # Bytes of a piece of the result, and of one copy at most.
 PIECE = 16
@@ -118,6 +118,20 @@ class Operands:
         """The elements of a piece."""
         return PIECE // int(self.plan.result.itemsize)
 
+    @staticmethod
+    def of(
+        room: Room | None,
+        ends: Writer,
+        plan: TmaPlan,
+        whole: tuple[kl.Index, kl.Index],
+        group: kl.Index,
+        unit: kl.Index,
+    ) -> Operands | None:
+        """Return the operands of a product, None if nothing is in shared memory."""
+        if room is None:
+            return None
+        return Operands(room, ends.after, ends.starts, plan, whole, group, unit)
+
     def start(self, at: Place) -> list[kl.Number]:
         """Start the copies of a tile's first parts; return numbers of its rows, for ``put``."""
         for part in range(self.ahead.parts):
@@ -179,4 +193,6 @@ class Operands:
     def _piece(self, turn: kl.Index, part: int) -> kl.Index:
         """Return the index of the unit's piece of a part in its memory."""
         slot = self.group * self.ahead.parts + part % max(self.ahead.parts, 1)
-        return kl.assume_multiple(((slot * TURNS + turn) * _GROUP + self.unit) * self.wide, self.wide)
+        return kl.assume_multiple(
+            ((slot * TURNS + turn) * _GROUP + self.unit) * self.wide, self.wide
+        )

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Annotated, Generic, TypeVar
 
 from calor.dtypes import int64
-from calor_cuda.kernels.matmul.epilogue import End, end_tile, start_tile
-from calor_cuda.kernels.matmul.epilogue_operands import Operands, room_of
+from calor_cuda.kernels.matmul.epilogue import end_of, end_tile, start_tile
+from calor_cuda.kernels.matmul.epilogue_operands import room_of
 from calor_cuda.kernels.matmul.register_a import rows_in_registers
 from calor_cuda.kernels.matmul.split_k import TileParts, WholeTiles, hand_over, take_over
 from calor_cuda.kernels.matmul.summed_parts import Summed, SummedParts, add_slice
@@ -191,15 +191,10 @@ def matmul_tma(
             piece = schedule.piece(turn)
             row, column, batch = place_of_tile(piece.tile, down, places, plan)
             made = kl.fragment(shape, "c")
-            ends, end, numbers = writer(epilogue, after, c, batch), None, []
-            if ends is not None and not plan.by_units:
-                there = (batch, row, column)
-                ahead = None
-                if room is not None:
-                    ahead = Operands(room, ends.after, ends.starts, plan, whole_c, group, unit)
-                end = End(ends, plan, there, whole_c, group, unit, ahead)
-                if not isinstance(schedule, TileParts):
-                    numbers = start_tile(end)
+            ends = writer(epilogue, after, c, batch)
+            end, numbers = end_of(ends, room, plan, (batch, row, column), whole_c, group, unit), []
+            if end is not None and not isinstance(schedule, TileParts):
+                numbers = start_tile(end)
             if own_turn is not None:
                 own_turn.wait(group, waited)
                 waited = waited ^ 1
