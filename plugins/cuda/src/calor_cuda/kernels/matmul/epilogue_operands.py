@@ -193,6 +193,6 @@ class Operands:
     def _piece(self, turn: kl.Index, part: int) -> kl.Index:
         """Return the index of the unit's piece of a part in its memory."""
         slot = self.group * self.ahead.parts + part % max(self.ahead.parts, 1)
-        return kl.assume_multiple(
-            ((slot * TURNS + turn) * _GROUP + self.unit) * self.wide, self.wide
-        )
+        piece = (slot * TURNS + turn) * _GROUP + self.unit
+        at: kl.Index = kl.assume_multiple(piece * self.wide, self.wide)
+        return at
