@@ -80,7 +80,6 @@ def product(m, k, n, dtype, along=True):
     ],
 )
 def test_what_is_refused(given, reason):
-    from calor.dtypes import bfloat16
 
     made = product(*given[:3], bfloat16, *given[3:])
     assert reason in skinny_mma.refusal(made)
