@@ -55,8 +55,9 @@ _KEPT = 2
 _LEAST = 16
 # Keys of a step of the products with values, and the share of a block that a shorter one is of it.
 _TERMS, _FULL = 16, 0.9
-# The maximum share of empty rows in a head's last tile beyond those of other tiles.
-_EMPTY = 0.1
+# The maximum share of empty rows in a head's last tile beyond those of other tiles. Times of a row
+# of a warp group alone, which waits for its own exponentials, and of one beside others.
+_EMPTY, _ALONE, _BESIDE = 0.1, 8, 5
 
 
 def tma_refusal(problem: Attention, request: Request) -> str | None:
@@ -164,13 +165,13 @@ def _plans(
     found = _found(p, *tables)
 
     def whole(one: TmaPlan) -> int:
-        return -(-rows // one.rows) * one.rows
+        return -(-rows // one.rows) * one.rows * (_ALONE if one.groups == 1 else _BESIDE)
 
     fewest = least(*map(whole, found))
 
     def serves(one: TmaPlan) -> bool:
         fills = -(-rows // one.rows) * heads * p.batch >= request.info.cores
-        return bool(fills and whole(one) - fewest <= _EMPTY * rows)
+        return bool(fills and whole(one) - fewest <= _EMPTY * _BESIDE * rows)
 
     least_rows = min(one.rows for one in found)
     chosen = [one for one in found if serves(one) or one.rows == least_rows][:1]

@@ -12,17 +12,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from calor_cuda.kernels.matmul.epilogue_operands import PIECE, PIECES, TURNS, Operands, Room
+from calor_cuda.kernels.matmul.epilogue_operands import (
+    HELD,
+    LIGHT,
+    PIECE,
+    PIECES,
+    TURNS,
+    Operands,
+    Room,
+)
 from calor_cuda.kernels.matmul.register_a import store_turned
 from calor_cuda.kernels.matmul.tma_store import store_part
 from calor_cuda.kernels.matmul.warpgroup_tma_plan import PARTS, TmaPlan
 from calor_kernel import language as kl
 from calor_kernel.library.gemm.epilogue import Writer
 
-# Instructions of an expression up to which the turns are written out.
-_LIGHT = 16
-# Registers of a unit for operands beside its sums.
-_HELD = 16
 Read = Sequence[Mapping[int, kl.Number]]
 
 
@@ -63,12 +67,12 @@ class End:
     @property
     def light(self) -> bool:
         """Whether all turns are written out: their code is short, and registers hold operands."""
-        return self.ends.by.expression.weight <= _LIGHT and self.held <= _HELD
+        return self.ends.by.expression.weight <= LIGHT and self.held <= HELD
 
     @property
     def early(self) -> bool:
         """Whether registers suffice for the operands of two parts."""
-        return 2 * self.held <= _HELD
+        return 2 * self.held <= HELD
 
     def line(self, turn: kl.Index) -> kl.Index:
         """Return the line of the unit's piece in a turn."""

@@ -24,6 +24,9 @@ PIECE = 16
 # Pieces of a line of a part, and turns of a warp group's units to take those of 64 lines.
 PIECES, TURNS = 8, 4
 _GROUP = 128
+# Instructions of an expression up to which turns are written out, and the registers of a unit for
+# operands beside its sums.
+LIGHT, HELD = 16, 16
 # Parts on their way, at most and at least; the stages that products need at least.
 _MOST, _LEAST, _STAGES = 4, 2, 3
 # Bytes of a piece of an operand.
@@ -31,10 +34,16 @@ _COPIED = (4, 8, 16, 32)
 
 
 def with_operands_ahead(plan: TmaPlan, tail: Tail | None, info: DeviceInfo) -> TmaPlan:
-    """Return the plan that copies an epilogue's operands ahead; the same if memory lacks for it."""
+    """Return the plan that copies an epilogue's operands ahead.
+
+    The same plan if registers hold them ahead, or if memory lacks.
+    """
     if tail is None or plan.by_units or not info.has("async_copy"):
         return plan
-    wide = PIECE // int(plan.result.itemsize)
+    item = int(plan.result.itemsize)
+    if tail.expression.weight <= LIGHT and 2 * tail.matrices * TURNS * item <= HELD:
+        return plan
+    wide = PIECE // item
     rows = tuple(k for k, x in enumerate(tail.extras) if x.strides[1] != 0 and x.strides[2] == 0)
     matrices = tuple(
         k

@@ -65,6 +65,9 @@ _SUMMED = ((64, 128, 8, 16), (64, 256, 4, 16), (128, 128, 6, 16), (128, 256, 4, 
 _SMALL, _SMALLEST = (64, 128, 8, 16), (64, 64, 8, 16)
 _DEEP, _LONG = 8 << 10, 32 << 10
 
+# The rate of products with a stage less, relative to that of large tiles with this many.
+_FEWER, _DEEPEST = 0.87, 4
+
 # What TMA saves for an operation, of float32 if rounded, and what copies cost: seconds in 1e-17, by
 # the rates of an H200.
 _PER_FLOP: Final[Mapping[bool, int]] = {False: 700, True: 1_200}
@@ -194,7 +197,10 @@ def _with_operands_ahead(rates: Mapping[TmaPlan, float], task: Task) -> Mapping[
 
     Other plans would wait for what they read beside their sums.
     """
-    made = {with_operands_ahead(plan, task.tail, task.info): rates[plan] for plan in rates}
+    made = {}
+    for plan, rate in rates.items():
+        one = with_operands_ahead(plan, task.tail, task.info)
+        made[one] = rate * (_FEWER if one.stages < plan.stages <= _DEEPEST else 1)
     return {plan: rate for plan, rate in made.items() if plan.ahead is not None} or rates
 
 
