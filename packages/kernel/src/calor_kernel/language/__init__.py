@@ -4,6 +4,7 @@ Positional parameters exist when a kernel runs, keyword-only ones when it is bui
 """
 
 from calor_kernel.ir.types import Buffer, Scalar, Type
+from calor_kernel.language.copies import commit_ahead, copy_ahead, wait_ahead
 from calor_kernel.language.declared import (
     DivisorOf,
     Element,
@@ -131,7 +132,9 @@ __all__ = [
     "cast",
     "ceil",
     "clz",
+    "commit_ahead",
     "constant",
+    "copy_ahead",
     "copysign",
     "ctz",
     "cube_count",
@@ -189,6 +192,7 @@ __all__ = [
     "unit_position",
     "unravel",
     "vreduce",
+    "wait_ahead",
     "wait_mma",
     "wait_puts",
     "way_of_units",

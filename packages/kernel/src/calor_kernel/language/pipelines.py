@@ -26,6 +26,7 @@ from typing import Any, Final, Literal
 from calor.dtypes import DType, bool_
 from calor_kernel.errors import KernelTypeError
 from calor_kernel.language.builder import current
+from calor_kernel.language.copies import emit_copy
 from calor_kernel.language.functions import barrier, lane_position, select, unit_index
 from calor_kernel.language.layouts import Layout, Swizzled
 from calor_kernel.language.memory import Pointer, Registers, private, registers, shared
@@ -166,14 +167,8 @@ class Pipeline:
         target = self.target(tile)
         nbytes = width * source.dtype.itemsize
         if self.how == "async" and nbytes in (4, 8, 16):
-            builder = current()
-            operands = [target._index(to), source._index(index)]
-            if mask is not None:
-                operands.append(builder.coerce(mask))
-            said: dict[str, Any] = {"source": source.memory, "elements": width, "group": _GROUP}
-            if near:
-                said["near"] = True
-            builder.emit("copy_async", operands, (), said, memory=target.memory)
+            said: dict[str, Any] = {"group": _GROUP, **({"near": True} if near else {})}
+            emit_copy(target, to, source, index, width, mask, said)
             return
         self._put(target, to, source.load(index, width, mask=mask), among)
 

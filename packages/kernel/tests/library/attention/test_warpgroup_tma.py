@@ -103,8 +103,8 @@ def test_producers_get_registers_that_consumers_leave(monkeypatch):
 
 @pytest.mark.parametrize(
     ("heads", "rows", "name"),
-    # Of 197 rows, tiles of 64 and of 128 rows leave as many empty.
-    [(8, 2048, "128x128"), (32, 512, "128x128"), (1, 512, "64x128"), (32, 197, "128x128")],
+    # Of 197 rows, tiles of 64 and of 128 rows leave as many empty, and two blocks of 112 hold them.
+    [(8, 2048, "128x128"), (32, 512, "128x128"), (1, 512, "64x128"), (32, 197, "128x112")],
 )
 def test_tiles_fill_the_device_and_are_nearly_full(heads, rows, name):
     row = Row(1, heads, heads, rows, rows, 64, 64)

@@ -6,6 +6,7 @@ from itertools import product as product_of
 import pytest
 
 import calor
+from calor.dtypes import bfloat16
 from calor_interpreter.device import LanesDevice
 from calor_kernel.library.matmul import gpu_ways, lowering, skinny_mma
 from calor_kernel.library.matmul.problem import Operand, Product
@@ -79,7 +80,6 @@ def product(m, k, n, dtype, along=True):
     ],
 )
 def test_what_is_refused(given, reason):
-    from calor.dtypes import bfloat16
 
     made = product(*given[:3], bfloat16, *given[3:])
     assert reason in skinny_mma.refusal(made)
@@ -129,3 +129,16 @@ def test_plans_fit():
             assert plan.shared_bytes <= H200.shared_bytes
             assert plan.whole == (plan.terms >= k)
             assert plan.depth * plan.planes * plan.full <= k
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "terms", "count", "planes"),
+    [(32, 768, 768, 1, 8), (27, 27, 128, 2048, 2), (8, 512, 64, 1, 2), (32, 128, 256, 64, 4)],
+)
+def test_planes_suit_the_cubes_and_the_terms(rows, columns, terms, count, planes):
+    """A matrix alone has many planes; many products, or few terms, have few."""
+    left, right = (
+        Operand((0, n * terms * (count > 1)), terms, 1, 0, bfloat16) for n in (rows, columns)
+    )
+    product = Product((1, count), rows, columns, terms, left, right, bfloat16)
+    assert skinny_mma.skinny_plan(product, H200).planes == planes

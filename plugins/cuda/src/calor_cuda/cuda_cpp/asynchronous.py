@@ -12,6 +12,7 @@ from typing import Final
 from calor.dtypes import DType, bfloat16, float16, float32, float64, int8
 from calor_kernel.ir.nodes import Block, Operation
 from calor_kernel.ir.types import Type
+from calor_kernel.language.copies import OWN
 from calor_kernel.printers import expressions as ex
 from calor_kernel.printers import ptx
 from calor_kernel.printers.expressions import Expression
@@ -160,6 +161,6 @@ def wait(printer: Printer, operation: Operation, block: Block) -> None:
         printer.line(ptx.statement(f"{_WAITS[group]}{read} {pending}"))
         return
     ptx.wait(printer, operation, block)
-    if any(o.name == "mma_async" for o in printer.kernel.body.walk()):
+    if group != OWN and any(o.name == "mma_async" for o in printer.kernel.body.walk()):
         # Asynchronous products read shared memory through another proxy than the units' writes.
         printer.line('asm volatile("fence.proxy.async.shared::cta;" ::: "memory");')

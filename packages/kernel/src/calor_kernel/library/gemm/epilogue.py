@@ -8,7 +8,7 @@ value or a whole matrix. A body without an epilogue is built as if there were no
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Annotated, Any, Generic, TypeVar
@@ -258,6 +258,25 @@ class Writer:
             else shared[k]
             for k, along in enumerate(self.by.along)
         ]
+
+    def some(
+        self,
+        numbers: Iterable[int],
+        row: kl.Index,
+        column: kl.Index,
+        width: int,
+        shared: Mapping[int, kl.Number],
+    ) -> dict[int, kl.Number]:
+        """Return operands of adjacent sums by their numbers.
+
+        ``shared``: those of the same columns of another row.
+        """
+        return {
+            k: shared[k]
+            if k in shared and not self.by.along[k].rows
+            else self._operand(k, row, column, width, None, True)
+            for k in numbers
+        }
 
     def of_row(self, row: kl.Index) -> dict[int, kl.Number]:
         """Return the operands that all products' elements of a row share, by their numbers."""

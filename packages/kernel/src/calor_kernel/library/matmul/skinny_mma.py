@@ -10,6 +10,7 @@ before the launch before ends.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -27,8 +28,9 @@ from calor_kernel.library.matmul.predicated_mma import access_of, mma_parts, mma
 from calor_kernel.library.matmul.problem import Product, narrow
 from calor_kernel.library.matmul.task import Batches, Sizes, Task
 
-# Rows and tiles of columns at most, and the planes of a cube.
-_ROWS, _TILES, _PLANES = 48, 4, 8
+# Rows and tiles of columns at most, and the planes of a cube: of few cubes many divide the K axis.
+# Of many cubes a core has several side by side, and fewer sums are added.
+_ROWS, _TILES, _PLANES = 48, 4, (8, 4, 2)
 # Lanes with adjacent accesses of a column, and instructions that use one access of each.
 _LANES, _TIMES = 4, 2
 # Registers of a unit for operands of the terms that are loaded at once.
@@ -115,11 +117,11 @@ class SkinnyPlan:
 
 
 def plans_of(product: Product, info: DeviceInfo) -> Iterable[SkinnyPlan]:
-    """Return the plans of a product, by tiles of columns."""
+    """Return the plans of a product, by tiles of columns and planes."""
     accesses = _accesses(product)
     down = -(-product.m // mma_16x8(product.a.dtype).m)
-    for across in range(1, _TILES + 1):
-        made = SkinnyPlan(product.a.dtype, down, across, _PLANES, 1, *accesses, False)
+    for across, planes in itertools.product(range(1, _TILES + 1), _PLANES):
+        made = SkinnyPlan(product.a.dtype, down, across, planes, 1, *accesses, False)
         each = -(-product.k // (made.depth * made.planes))
         # A piece has four registers, of two rows of a tile.
         most = (_HELD - 4 * down * across) // (4 * across + 8 * down)
@@ -137,7 +139,7 @@ def plans_of(product: Product, info: DeviceInfo) -> Iterable[SkinnyPlan]:
 def cycles_of(plan: SkinnyPlan, product: Product, info: DeviceInfo) -> float:
     """Return the cycles of a product."""
     cubes = -(-product.n // plan.columns) * product.batches
-    each = -(-cubes // info.cores)
+    each = -(-cubes // (info.cores * _PLANES[0] // plan.planes))
     turns = -(-product.k // plan.terms)
     pieces, lines = turns * plan.unroll, 2 * plan.down
     loads = pieces * plan.piece * (plan.across / plan.b_access + lines / plan.a_access)

@@ -57,6 +57,8 @@ _WORTH_MORE_LAUNCHES: Final = 4096
 # Minimum of bytes of a divided reduction, and bytes of a part. On a GPU a launch costs the host as
 # much as a cube needs to read this.
 _WHOLE: Final = 1 << 19
+# The same for each cube of many units that reads columns, whose last cubes join the parts.
+_COLUMNS: Final = 1 << 16
 _LEAST, _MOST = 1 << 16, 1 << 20
 # Minimum of terms of a piece, of several that a mean and a variance are joined of.
 _PIECE = 16
@@ -69,15 +71,17 @@ _SECTOR = 32
 _ENOUGH, _ENOUGH_TEAMS = 32, 512
 
 
-def divided(info: DeviceInfo, cubes: int, total: int, places: int, each: int) -> tuple[int, int]:
+def divided(
+    info: DeviceInfo, cubes: int, total: int, places: int, each: int, whole: int | None = None
+) -> tuple[int, int]:
     """Return the number of parts of each cube's work, and the positions of a part.
 
-    ``total``: bytes that all cubes read. A cube's work is ``places`` positions of ``each`` bytes.
-    Undivided work is (1, 0).
+    ``total``: bytes that all cubes read, ``whole``: those up to which work is undivided, by default
+    as of rows. A cube's work is ``places`` positions of ``each`` bytes. Undivided work is (1, 0).
     """
     many = info.max_units > 1
     enough, fewest = (_ENOUGH_TEAMS, _LEAST // 4) if many else (_ENOUGH, _LEAST)
-    if exceeds(cubes, enough - 1) or not exceeds(total, _WHOLE):
+    if exceeds(cubes, enough - 1) or not exceeds(total, _WHOLE if whole is None else whole):
         return 1, 0
     nbytes = least(greatest(total // (2 * enough), fewest), _MOST)
     chunk = greatest(nbytes // greatest(each, 1), 1)
@@ -374,7 +378,9 @@ class _Plan(Steps):
         span = tile.span
         cubes = found.kept.count // columns * -(-columns // span)
         total = found.kept.count * terms * size
-        parts, chunk = divided(self.info, cubes, total, terms, min(span, columns) * size)
+        # Of many units the launch that reads the parts joins them, so fewer bytes pay.
+        whole = least(_WHOLE, _COLUMNS * cubes) if problem.many else _WHOLE
+        parts, chunk = divided(self.info, cubes, total, terms, min(span, columns) * size, whole)
         if parts > 1 and problem.many and tile.width > 1:
             # Vectors bring as many bytes from half as many cubes, which leave fewer parts.
             chunk *= 2

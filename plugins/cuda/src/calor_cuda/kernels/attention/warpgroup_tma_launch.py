@@ -17,7 +17,7 @@ from calor_cuda.kernels.attention.warpgroup_tma import (
     query_gradient_tma,
 )
 from calor_cuda.kernels.attention.warpgroup_tma_plan import OWN, HeadSteps, TmaPlan, line_of
-from calor_kernel.contract.choices import greatest, least
+from calor_kernel.contract.choices import greatest, is_size, least
 from calor_kernel.contract.launching import Bound, Multiple
 from calor_kernel.contract.work import Launch, Output, Request, View, Work
 from calor_kernel.language.kernel import KernelFunction
@@ -53,8 +53,11 @@ TF32_KEY: tuple[_Tiles, ...] = ((2, 64, 2, True, 1), (2, 64, 2, False, 1), (1, 6
 _KEPT = 2
 # Minimum of rows.
 _LEAST = 16
-# The maximum share of empty rows in a head's last tile beyond those of other tiles.
-_EMPTY = 0.1
+# Keys of a step of the products with values, and the share of a block that a shorter one is of it.
+_TERMS, _FULL = 16, 0.9
+# The maximum share of empty rows in a head's last tile beyond those of other tiles. Times of a row
+# of a warp group alone, which waits for its own exponentials, and of one beside others.
+_EMPTY, _ALONE, _BESIDE = 0.1, 8, 5
 
 
 def tma_refusal(problem: Attention, request: Request) -> str | None:
@@ -162,13 +165,13 @@ def _plans(
     found = _found(p, *tables)
 
     def whole(one: TmaPlan) -> int:
-        return -(-rows // one.rows) * one.rows
+        return -(-rows // one.rows) * one.rows * (_ALONE if one.groups == 1 else _BESIDE)
 
     fewest = least(*map(whole, found))
 
     def serves(one: TmaPlan) -> bool:
         fills = -(-rows // one.rows) * heads * p.batch >= request.info.cores
-        return bool(fills and whole(one) - fewest <= _EMPTY * rows)
+        return bool(fills and whole(one) - fewest <= _EMPTY * _BESIDE * rows)
 
     least_rows = min(one.rows for one in found)
     chosen = [one for one in found if serves(one) or one.rows == least_rows][:1]
@@ -184,10 +187,24 @@ def _found(
         return [Tf32Plan.tf32(*made) for made in rounded]
     line = line_of(p.dtype)
     features, values = (-(-n // line) * line for n in (p.features, p.values))
-    return [
+    plans = [
         TmaPlan.of(p.dtype, groups, block, (features, values), stages, bool(alternating), *further)
         for groups, block, stages, alternating, *further in table[max(features, values)]
     ]
+    if table is KEY or p.causal or is_size(p.keys):
+        return plans
+    return [replace(plan, block=block_of(p.keys, plan.block)) for plan in plans]
+
+
+def block_of(keys: int, most: int) -> int:
+    """Return the keys of a block, of at most ``most``, so that the last one is not nearly empty.
+
+    >>> block_of(197, 128), block_of(77, 128), block_of(1024, 128), block_of(250, 128)
+    (112, 80, 128, 128)
+    """
+    count = -(-keys // most)
+    fitting = -(-keys // (count * _TERMS)) * _TERMS
+    return fitting if fitting <= _FULL * most else most
 
 
 def _name(plan: TmaPlan) -> str:

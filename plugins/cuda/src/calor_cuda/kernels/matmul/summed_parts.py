@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from calor.dtypes import float32
+from calor_cuda.kernels.matmul.register_a import place_of_rows
 from calor_cuda.kernels.matmul.split_k import Piece, place_of_sums
 from calor_cuda.kernels.matmul.warpgroup_tma_plan import TmaPlan
 from calor_kernel import language as kl
@@ -85,7 +86,8 @@ def add_slice(
 ) -> None:
     """Add a slice of a warp group's sums over the parts of a tile, and write it to the result.
 
-    ``place``: the number of the adding cube, and the first row and column of its tile.
+    ``sizes``: rows and columns of the product; ``place``: the number of the adding cube, and the
+    first row and column of its tile.
     """
     plan, of, flags = schedule.plan, schedule.of, schedule.flags
     (m, n), (number, row, column) = sizes, place
@@ -101,12 +103,14 @@ def add_slice(
     begin = (number - tile * of.slices) * quads
     start, far = kl.fragment(plan.shape, "c").lane_place()
     top, side = row + group * 64 + start, column + far
+    box, within = place_of_rows()
+    turned = row + group * 64 + box * 32 + within
     step = plan.groups * 64 * plan.columns
     for quad in kl.loop_range(kl.quotient(begin, of.slices), kl.quotient(begin + quads, of.slices)):
         at = place_of_sums(first, group, unit, plan) + quad * (WIDE * 128)
         total = kl.constant(0, schedule.sums.dtype, WIDE)
         for part in kl.loop_range(0, of.parts, AHEAD):
-            found = [
+            read = [
                 schedule.sums.load(
                     kl.assume_multiple(at + kl.min(part + i, of.parts - 1) * step, WIDE),
                     WIDE,
@@ -116,12 +120,19 @@ def add_slice(
             ]
             for i in range(AHEAD):
                 there = kl.splat(part + i < of.parts, WIDE)
-                total = total + kl.select(there, found[i], kl.constant(0, total.dtype, WIDE))
-        for down in (0, 1):
-            line, along = top + 8 * down, side + quad * 8
-            if (line < m) & (along < n):
-                pair = kl.shuffle(total, (2 * down, 2 * down + 1))
-                c.store(kl.assume_multiple(line * n + along, 2), pair.to(c.dtype))
+                total = total + kl.select(there, read[i], kl.constant(0, total.dtype, WIDE))
+        for pair in (0, 1):
+            if plan.transposed:
+                # Two rows of a column of the product are adjacent in its transpose.
+                line, along = side + quad * 8 + pair, turned
+                inside, at = (along < m) & (line < n), line * m + along
+                found = kl.shuffle(total, (pair, pair + 2))
+            else:
+                line, along = top + 8 * pair, side + quad * 8
+                inside, at = (line < m) & (along < n), line * n + along
+                found = kl.shuffle(total, (2 * pair, 2 * pair + 1))
+            if inside:
+                c.store(kl.assume_multiple(at, 2), found.to(c.dtype))
     # All units of the group have seen all flags; the last group of a tile's slices resets them.
     if unit == 0:
         counted = schedule.parts * plan.groups + tile * plan.groups + group

@@ -6,6 +6,7 @@ parts depend on the device and the sizes alone.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from calor.dtypes import float32
@@ -13,9 +14,11 @@ from calor_cuda.kernels.matmul.summed_parts import AHEAD, WIDE, Summed
 from calor_cuda.kernels.matmul.warpgroup_tma_launch import tma_launch
 from calor_cuda.kernels.matmul.warpgroup_tma_plan import TmaPlan
 from calor_cuda.kernels.warpgroup import LINE
+from calor_kernel.contract.choices import is_size
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.work import Input, Launch, Scratch
 from calor_kernel.library.matmul.problem import Product
+from calor_kernel.library.matmul.ranking import cubes_of
 from calor_kernel.library.matmul.task import Task
 
 # For a core of an H200: bytes of products computed in a cycle, and bytes read from the cache; the
@@ -25,6 +28,8 @@ COMPUTED, READ, TILE, MOVED = 4096, 40, 2500, 10
 _LATENCY = 1200
 # Minimum of steps of a part.
 STEPS = 8
+# Time in parts relative to another way's, from which the estimates tell that it is faster.
+_FASTER = 0.9
 
 
 def cycles_of(product: Product, plan: TmaPlan, of: Summed[int], info: DeviceInfo) -> float:
@@ -71,12 +76,35 @@ def summed_launch(
     ``sums``: the memory of the parts' sums, of as many bytes as :func:`room_of` tells.
     """
     # The launch takes the last block of scratch memory for the sums.
-    task = Task(product, places, info, scratch=(0,) * (sums.number + 1))
+    return summed_task(Task(product, places, info, scratch=(0,) * (sums.number + 1)), plan, of)
+
+
+def summed_task(task: Task, plan: TmaPlan, of: Summed[int]) -> Launch:
+    """Return the launch of a task, whose last block of scratch memory is for the sums."""
+    product = task.product
     made = tma_launch(task, plan, summed=of)
     result = product.m * product.n
     extra = 2 * of.parts * result * float32.itemsize
     repeated = (product.batches - 1) * result * product.dtype.itemsize
     return replace(made, nbytes=made.nbytes + extra - repeated)
+
+
+def faster_parts(
+    product: Product, plans: Iterable[TmaPlan], usual: TmaPlan, parts: int, info: DeviceInfo
+) -> tuple[TmaPlan, Summed[int]] | None:
+    """Return the tiles in parts that are faster than ``usual`` in ``parts``; None if none are."""
+    if product.batches != 1 or any(map(is_size, (product.m, product.n, product.k))):
+        return None
+    found = [(plan, best_parts(product, plan, info)) for plan in plans]
+    able = [(cycles_of(product, p, of, info), p, of) for p, of in found if of is not None]
+    if not able:
+        return None
+    cycles, plan, of = min(able, key=lambda one: one[0])
+    steps = -(-product.k // usual.depth)
+    cubes = cubes_of(product, usual) * parts
+    length = -(-cubes // info.cores) * -(-steps // parts)
+    now = cycles_of(product, usual, Summed(1, parts, length, steps, steps, 1), info)
+    return (plan, of) if cycles < _FASTER * now else None
 
 
 def room_of(plan: TmaPlan, of: Summed[int]) -> int:

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Annotated, Generic, TypeVar
 
 from calor.dtypes import int64
-from calor_cuda.kernels.matmul.epilogue import End, end_tile
+from calor_cuda.kernels.matmul.epilogue import end_of, end_tile, start_tile
+from calor_cuda.kernels.matmul.epilogue_operands import room_of
 from calor_cuda.kernels.matmul.register_a import rows_in_registers
 from calor_cuda.kernels.matmul.split_k import TileParts, WholeTiles, hand_over, take_over
 from calor_cuda.kernels.matmul.summed_parts import Summed, SummedParts, add_slice
@@ -115,6 +116,7 @@ def matmul_tma(
     left = kl.shared(plan.stages * a_size, plan.dtype, align=1024)
     right = kl.shared(plan.stages * b_size, plan.dtype, align=1024)
     parts = kl.shared(PARTS * plan.groups * part_size, plan.result, align=1024)
+    room = room_of(epilogue, after, plan)
     full = kl.Mbarriers(plan.stages, 1, meet=False)
     # Of two warp groups in turns: the other one has taken all stages of its tile. A stage's parity
     # does not tell apart phases two rounds from each other.
@@ -189,6 +191,10 @@ def matmul_tma(
             piece = schedule.piece(turn)
             row, column, batch = place_of_tile(piece.tile, down, places, plan)
             made = kl.fragment(shape, "c")
+            ends = writer(epilogue, after, c, batch)
+            end, numbers = end_of(ends, room, plan, (batch, row, column), whole_c, group, unit), []
+            if end is not None and not isinstance(schedule, TileParts):
+                numbers = start_tile(end)
             if own_turn is not None:
                 own_turn.wait(group, waited)
                 waited = waited ^ 1
@@ -200,10 +206,10 @@ def matmul_tma(
             else:
                 if isinstance(schedule, TileParts):
                     take_over(schedule, made, group, unit, plan)
-                ends = writer(epilogue, after, c, batch)
-                if ends is not None and not plan.by_units:
-                    there = (batch, row, column)
-                    end_tile(End(ends, plan, there, whole_c, group, unit), parts, made)
+                if end is not None:
+                    if isinstance(schedule, TileParts):
+                        numbers = start_tile(end)
+                    end_tile(end, parts, made, numbers)
                 elif c_map is None:
                     write_rows(c, (m, n), parts, made, (batch, row, column), group, plan, ends)
                 else:

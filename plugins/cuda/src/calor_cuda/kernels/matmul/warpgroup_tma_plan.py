@@ -17,6 +17,20 @@ Axis = tuple[int | tuple[int, ...], int | tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
+class Ahead:
+    """Operands of an epilogue that are copied to shared memory ahead of their use.
+
+    ``parts``: the parts of a tile on their way; ``matrices``: the numbers of operands in pieces,
+    ``rows``: of those with a number for each row. ``nbytes``: the shared memory.
+    """
+
+    parts: int
+    matrices: tuple[int, ...]
+    rows: tuple[int, ...]
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class TmaPlan:
     """A plan: each warp group has 64 of the ``rows``, and all ``columns``.
 
@@ -25,7 +39,7 @@ class TmaPlan:
     computed at the same time. ``pingpong``: whether two warp groups compute tiles of 64 rows in
     turns, so that the sums of one are written while the other multiplies. ``result``: the dtype of
     c. ``formats``: the float8 formats of bytes. ``by_units``: whether units write c, since its rows
-    do not begin at multiples of 16 bytes.
+    do not begin at multiples of 16 bytes. ``ahead``: what an epilogue reads from shared memory.
     """
 
     dtype: DType
@@ -39,6 +53,7 @@ class TmaPlan:
     pingpong: bool = False
     formats: tuple[DType, DType] | None = None
     by_units: bool = False
+    ahead: Ahead | None = None
 
     @property
     def kind(self) -> str:
@@ -97,7 +112,13 @@ class TmaPlan:
     def shared_bytes(self) -> int:
         """The shared memory of a cube."""
         written = PARTS * 64 * self.groups
-        return LINE * (self.stages * (self.rows + self.columns) + written) + 1024
+        nbytes = LINE * (self.stages * (self.rows + self.columns) + written) + 1024
+        return nbytes if self.ahead is None else nbytes + self.ahead.nbytes
+
+    @property
+    def numbers(self) -> int:
+        """The rows of the result among a warp group's sums."""
+        return self.columns if self.transposed else 64
 
     def top(self, group: kl.Index) -> kl.Index:
         """Return the first of a warp group's rows in a tile."""

@@ -11,9 +11,12 @@ from dataclasses import replace
 from typing import Final
 
 from calor.dtypes import DType, float32
+from calor_cuda.kernels.matmul.epilogue_operands import with_operands_ahead
 from calor_cuda.kernels.matmul.operand_transpose import turned
 from calor_cuda.kernels.matmul.split_k_launch import few_parts, parts_in_one
 from calor_cuda.kernels.matmul.split_k_two_pass import divided, parts_of, sums_of
+from calor_cuda.kernels.matmul.summed_parts import Summed
+from calor_cuda.kernels.matmul.summed_parts_launch import faster_parts, room_of, summed_task
 from calor_cuda.kernels.matmul.tile_times import first_plan
 from calor_cuda.kernels.matmul.warpgroup_tma_launch import lines_of_result, tma_launch, tma_refusal
 from calor_cuda.kernels.matmul.warpgroup_tma_plan import TmaPlan
@@ -56,8 +59,14 @@ _SHARED = ((128, 256, 4, 16), (128, 128, 6, 16), (64, 128, 8, 16))
 # tiles in parts are faster than smaller tiles, and from which larger tiles in parts are faster than
 # those.
 _DIVIDED = ((64, 128, 8, 16), (128, 128, 6, 16))
+# Tiles in parts of which the last cubes add the sums, and the sums that a unit writes together.
+_PAIR = 2
+_SUMMED = ((64, 128, 8, 16), (64, 256, 4, 16), (128, 128, 6, 16), (128, 256, 4, 16))
 _SMALL, _SMALLEST = (64, 128, 8, 16), (64, 64, 8, 16)
 _DEEP, _LONG = 8 << 10, 32 << 10
+
+# The rate of products with a stage less, relative to that of large tiles with this many.
+_FEWER, _DEEPEST = 0.87, 4
 
 # What TMA saves for an operation, of float32 if rounded, and what copies cost: seconds in 1e-17, by
 # the rates of an H200.
@@ -90,7 +99,7 @@ def _refused(task: Task, written: DType, *, by_units: bool = False) -> str | Non
 def _split_refusal(task: Task, request: Request) -> str | None:
     # Sums are wider than the result, so their rows may be aligned where the result's are not.
     reason = _refused(task, sums_of(task.product.dtype))
-    usual = _usual_parts(task.product, task.info)
+    usual = _usual_parts(task)
     if reason is None and not request.candidates and usual is None:
         return "there are enough tiles, or one launch does it"
     return reason
@@ -153,7 +162,12 @@ def _boxes(product: Product, made: tuple[int, ...]) -> TmaPlan:
 def _tma(task: Task, request: Request) -> Works:
     """Yield split-K in one launch, if there are few tiles, and whole tiles."""
     product, info = task.product, task.info
-    usual = _parted(product, info)
+    usual, summed = _parted(product, info), _summed(task)
+    if summed is not None:
+        plan, of = summed
+        _, made = task.room(room_of(plan, of))
+        yield made.work(summed_task(made, plan, of), name=f"{plan.title} summed parts")
+        usual = None
     if usual is not None and not few_parts(product, usual, info):
         usual = None
     shared = [_boxes(product, tile) for tile in _SHARED] if request.candidates else []
@@ -166,15 +180,28 @@ def _tma(task: Task, request: Request) -> Works:
             yield Dropped(name, "cubes may not go on while others wait for them")
             continue
         _, made = task.room(parts.cubes * plan.rows * plan.columns * _SUM)
-        launch = tma_launch(made, plan, parts=parts)
+        launch = tma_launch(made, with_operands_ahead(plan, task.tail, info), parts=parts)
         yield made.work(launch, name=name, group=0 if plan == usual else 1)
-    rates = {_boxes(product, tile): rate for tile, rate in _BOXES.items()}
+    rates: Mapping[TmaPlan, float] = {_boxes(product, t): rate for t, rate in _BOXES.items()}
     weight = 0 if task.tail is None else task.tail.expression.weight
     if task.tail is not None and task.tail.matrices * product.dtype.itemsize > _CROWDED:
         # The registers of three warp groups do not hold the addresses of several operands.
         rates = {plan: rate for plan, rate in rates.items() if plan.groups < 3}
+    rates = _with_operands_ahead(rates, task)
     first = first_plan(rates, product, weight, info)
     yield from chosen(first, rates, (), info, by_plan(task, tma_launch))
+
+
+def _with_operands_ahead(rates: Mapping[TmaPlan, float], task: Task) -> Mapping[TmaPlan, float]:
+    """Return plans that copy an epilogue's operands ahead, the same if memory lacks in each.
+
+    Other plans would wait for what they read beside their sums.
+    """
+    made = {}
+    for plan, rate in rates.items():
+        one = with_operands_ahead(plan, task.tail, task.info)
+        made[one] = rate * (_FEWER if one.stages < plan.stages <= _DEEPEST else 1)
+    return {plan: rate for plan, rate in made.items() if plan.ahead is not None} or rates
 
 
 def _sparse(product: Product, plan: TmaPlan) -> bool:
@@ -206,10 +233,25 @@ def _parted(product: Product, info: DeviceInfo) -> TmaPlan | None:
     return None
 
 
-def _usual_parts(product: Product, info: DeviceInfo) -> TmaPlan | None:
+def _summed(task: Task) -> tuple[TmaPlan, Summed[int]] | None:
+    """Return the tile and parts that the last cubes of a launch add, if that is fastest."""
+    product, info = task.product, task.info
+    usual = None if task.tail is not None or product.pitch else _parted(product, info)
+    if usual is None or (product.m if usual.transposed else product.n) % _PAIR:
+        return None
+    plans = [plan for tile in _SUMMED if lack(plan := _boxes(product, tile), info) is None]
+    few = parts_in_one(product, usual, info) if few_parts(product, usual, info) else None
+    parts = parts_of(product, cubes_of(product, usual), info) if few is None else few.parts
+    return faster_parts(product, plans, usual, parts, info)
+
+
+def _usual_parts(task: Task) -> TmaPlan | None:
     """Return the first tile for split-K in two passes, if one launch does not know the parts."""
+    product, info = task.product, task.info
     plan = _parted(product, info)
-    return None if plan is None or few_parts(product, plan, info) else plan
+    if plan is None or few_parts(product, plan, info) or _summed(task) is not None:
+        return None
+    return plan
 
 
 def _two_passes(task: Task, request: Request, transposed: bool = False) -> Works:
@@ -218,7 +260,7 @@ def _two_passes(task: Task, request: Request, transposed: bool = False) -> Works
     ``transposed``: whether they are tiles of the product of the transposes.
     """
     product, info = task.product.swapped() if transposed else task.product, task.info
-    usual = _usual_parts(product, info)
+    usual = _usual_parts(replace(task, product=product))
     plans = [_boxes(product, tile) for tile in _DIVIDED] if request.candidates else []
     for plan in dict.fromkeys([usual, *plans] if usual else plans):
         many = parts_of(product, cubes_of(product, plan), info)
