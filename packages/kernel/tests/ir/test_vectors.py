@@ -5,9 +5,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from calor.dtypes import DType
+from calor.dtypes import DType, float32
 from calor_interpreter.verify import verify
+from calor_kernel import language as kl
 from calor_kernel.ir.passes import optimize, split_vectors
+from calor_kernel.language.builder import current
+from calor_kernel.language.values import Number
 
 from .kernels import CASES
 
@@ -32,3 +35,20 @@ def test_pieces_compute_what_the_whole_does(name: str, widths: str) -> None:
         assert value.type.width == 1 or value.type.width in WIDTHS[widths](value.type.dtype)
     np.testing.assert_array_equal(case.run(split), case.run(kernel))
     np.testing.assert_array_equal(case.run(verify(optimize(split))), case.run(kernel))
+
+
+def waited(value: Number) -> Number:
+    """Return the results of a group of matrix products, a whole vector."""
+    return current().emit("mma_result", (value,), (value.type,))[0]
+
+
+@kl.kernel
+def chained(x: kl.InOut) -> None:
+    x.store(0, waited(waited(x.load(0, 8))))
+
+
+def test_whole_vectors_are_passed_on() -> None:
+    built = chained.build([kl.Buffer(float32)], cube=(1, 1, 1))
+    split = optimize(verify(split_vectors(built, WIDTHS["16 bytes"])))
+    first, second = (o for o in split.body.walk() if o.name == "mma_result")
+    assert second.operands == first.results

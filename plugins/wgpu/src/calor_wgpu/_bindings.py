@@ -190,6 +190,11 @@ class Pipelines:
         # Made on use: the driver compiles each for a long time, and a kernel rarely needs two.
         self._made: dict[frozenset[int], Pipeline] = {}
 
+    @property
+    def length(self) -> int:
+        """The characters of the text."""
+        return len(self._text)
+
     def of(self, shown: Sequence[Part]) -> Pipeline:
         """Return the pipeline for parts of buffers, each with its offset and size."""
         chosen = self.apart(shown)
@@ -227,20 +232,21 @@ class Pipelines:
 
 
 def add_pipelines(wanted: Iterable[tuple[Pipelines, Sequence[Part]]]) -> None:
-    """Make the pipelines that parts of buffers need and that are not there, several at a time."""
+    """Make the pipelines that parts of buffers need and that are not there, several at a time.
+
+    A long text comes first: the driver takes several seconds for it, and all others may be made
+    beside it.
+    """
     sets = {(made, made.apart(shown)): None for made, shown in wanted}
     lacking = [one for one in sets if not one[0].has(one[1])]
-    for _ in at_once(lambda one: one[0].add(one[1]), lacking):
-        pass
-
-
-def at_once(function: Callable[[Any], Any], given: Sequence[Any]) -> Iterator[Any]:
-    """Yield what a function returns for each, in order; calls of the driver run in parallel."""
-    if len(given) < 2:
-        yield from map(function, given)
+    lacking.sort(key=lambda one: -one[0].length)
+    if len(lacking) < 2:
+        for made, read in lacking:
+            made.add(read)
         return
     with ThreadPoolExecutor(thread_name_prefix="calor-wgpu") as pool:
-        yield from pool.map(function, given)
+        # Errors are raised here.
+        [*pool.map(lambda one: one[0].add(one[1]), lacking)]
 
 
 def pipeline(number: int, text: str, name: str, written: Sequence[bool]) -> Pipeline:

@@ -168,6 +168,22 @@ def test_a_kernel_serves_several_counts():
         del CASES["some"]
 
 
+def test_tensors_of_whole_vectors_have_launches_of_their_own():
+    """Their bodies have no remainders; the last launch has the kernel of the others."""
+    CASES["some"] = (single, [(64,), (37,), *[(256,)] * 9, (5,)])
+    try:
+        given = planned("some", replace(MANY_UNITS, choices=4))
+        plain = planned("some", MANY_UNITS, ())
+    finally:
+        del CASES["some"]
+    (part,) = given[1].base.recording.launches
+    blueprints = [dict(la.launch.build.keywords)["by"] for la in part]
+    assert [by.even for by in blueprints] == [True, True, True, False]
+    assert len({la.launch.build for la in part}) == 2
+    for a, b in zip(results(*given), results(*plain), strict=True):
+        assert a.tobytes() == b.tobytes()
+
+
 def halves(rate, p, g, v):
     """SGD with momentum, whose state and parameter are rounded."""
     made = v.astype(float32) * 0.9 + g.astype(float32)

@@ -40,6 +40,8 @@ class Splitter(Rewriter):
         super().__init__()
         self.widths = widths
         self._sizes: dict[Type, tuple[int, ...]] = {}
+        # Whole vectors by their parts: chained matrix instructions pass them on.
+        self.wholes: dict[Parts, Value] = {}
 
     def sizes(self, type: Type) -> tuple[int, ...]:
         """Return the widths of the parts of a type."""
@@ -122,12 +124,21 @@ def _whole(splitter: Splitter, operation: Operation) -> Sequence[Parts]:
     operands = []
     for value in operation.operands:
         parts = splitter.parts(value)
+        whole = splitter.wholes.get(tuple(parts))
+        if whole is not None:
+            operands.append(whole)
+            continue
         lanes = [
             splitter.extract(p, i) for p in parts for i in range(p.type.width) if len(parts) > 1
         ]
         operands.append(splitter.pack(lanes) if lanes else parts[0])
     made = zip(operation.results, splitter.again(operation, operands), strict=True)
-    return [splitter.cut(result.type, (value,)) for result, value in made]
+    found = []
+    for result, value in made:
+        parts = splitter.cut(result.type, (value,))
+        splitter.wholes[parts] = value
+        found.append(parts)
+    return found
 
 
 def _constant(splitter: Splitter, operation: Operation) -> Sequence[Parts]:

@@ -32,17 +32,21 @@ class Span:
     step: int
 
     @staticmethod
-    def of(block: Block, blocks: int) -> Span:
-        """Return what adjacent blocks read."""
+    def of(block: Block) -> Span:
+        """Return what a block reads."""
         places = list(block.pairs())
         low = min(places, default=0)
         high = max(places, default=0)
-        return Span(low, (blocks - 1) * block.step + high - low + 1, block.step)
+        return Span(low, high - low + 1, block.step)
 
     @staticmethod
-    def outputs(block: Block, blocks: int) -> Span:
-        """Return the outputs of adjacent blocks."""
-        return Span(0, blocks * block.outputs, block.outputs)
+    def outputs(block: Block) -> Span:
+        """Return the outputs of a block."""
+        return Span(0, block.outputs, block.outputs)
+
+    def along(self, blocks: int) -> Span:
+        """Return what adjacent blocks read, or their outputs, if this is that of one."""
+        return Span(self.low, (blocks - 1) * self.step + self.count, self.step)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ many of them as make a memory transaction.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import gcd, prod
 
@@ -59,15 +59,15 @@ def depthwise_tiles_refusal(one: Convolution, request: Request) -> str | None:
     taps = prod(axis.count if p.by_weight else axis.terms for axis in p.axes)
     if taps * words > _TAPS or prod(axis.divide for axis in p.axes) > _PHASES:
         return f"its window has more than {_TAPS} taps, or its stride {_PHASES} phases"
-    if _plan(p, info) is None:
+    if next(_fitting(p, info), None) is None:
         return "no tile fits shared memory"
     return None
 
 
 def depthwise_tiles_works(one: Convolution, request: Request) -> list[Work]:
     """Return the work of a problem that :func:`depthwise_tiles_refusal` accepts."""
-    steps, plan = Steps(), _plan(one.seen, one.info)
-    assert plan is not None
+    steps, fitting = Steps(), _fitting(one.seen, one.info)
+    plan = min(fitting, key=lambda found: found[0])[1]
     (_weights if one.seen.by_weight else _pixels)(one, plan, steps)
     return [steps.work()]
 
@@ -107,8 +107,8 @@ def _adjacent_channels(channel: int, axis: Axis[int], step: int) -> bool:
     return abs(channel) < abs(step) or axis.size == 1
 
 
-def _plan(p: Correlation, info: DeviceInfo) -> _Tiles | None:
-    """Return the tiles with the least estimated time, None if none fits."""
+def _fitting(p: Correlation, info: DeviceInfo) -> Iterator[tuple[float, _Tiles]]:
+    """Yield the tiles that fit, with their estimated time."""
     axes = _oriented(p)
     images, groups = (p.depth, p.leads[0]) if p.by_weight else (p.leads[0], p.leads[1])
     last = _adjacent_channels(groups.a, axes[1], axes[1].a)
@@ -122,12 +122,17 @@ def _plan(p: Correlation, info: DeviceInfo) -> _Tiles | None:
     wide, size = axes[1].divide, accumulator(p.a.dtype).itemsize
     counts = [hinted(axis.count) for axis in axes]
     across = block_of(axes[1], wide)
-    found: list[tuple[float, _Tiles]] = []
+    columns_read, columns_made = Span.of(across), Span.outputs(across)
     for n in range(1, max(_ROWS // axes[0].divide, 1) + 1):
         down = block_of(axes[0], n * axes[0].divide)
         blocks = -(-counts[0] // down.outputs), -(-counts[1] // across.outputs)
         if n > 1 and (n - 1) * axes[0].divide >= counts[0]:
             break
+        rows_read, rows_made = Span.of(down), Span.outputs(down)
+        reads = len(down.pairs()) * len(across.pairs())
+        products = down.taps * across.taps * down.outputs * across.outputs
+        products //= axes[0].divide * axes[1].divide
+        weights = 2 * down.taps * across.taps if not p.by_weight else down.outputs
         for columns in _shares(blocks[1]):
             for rows in _shares(blocks[0]):
                 each = rows * columns
@@ -137,11 +142,13 @@ def _plan(p: Correlation, info: DeviceInfo) -> _Tiles | None:
                 # Accesses are whole, and the last tile has about as many channels as the others.
                 channels -= channels % most if channels > most else 0
                 tile = Tile(
-                    channels, Span.of(down, rows), Span.of(across, columns), gcd(wide_x, channels)
+                    channels,
+                    *(rows_read.along(rows), columns_read.along(columns)),
+                    gcd(wide_x, channels),
                 )
                 given = Tile(
                     channels,
-                    *(Span.outputs(down, rows), Span.outputs(across, columns)),
+                    *(rows_made.along(rows), columns_made.along(columns)),
                     gcd(wide_g, channels),
                 )
                 units = -(-each * channels // 32) * 32
@@ -152,15 +159,10 @@ def _plan(p: Correlation, info: DeviceInfo) -> _Tiles | None:
                 tiles = prod(made.counts) * -(-hinted(groups.size) // channels)
                 total = tiles * hinted(images.size) * units
                 staged = (tile.size + (given.size if p.by_weight else 0)) / units
-                reads = len(down.pairs()) * len(across.pairs())
-                products = down.taps * across.taps * down.outputs * across.outputs
-                products //= axes[0].divide * axes[1].divide
                 # Transactions of which a part is used are moved whole.
                 staged *= max(1, whole / channels)
-                weights = 2 * down.taps * across.taps if not p.by_weight else down.outputs
                 cost = staged * _STAGED + reads + products + weights + _FIXED
-                found.append((max(total, info.cores * _UNITS) * cost, made))
-    return min(found, key=lambda one: one[0])[1] if found else None
+                yield max(total, info.cores * _UNITS) * cost, made
 
 
 def _wide(view: View, channels: tuple[int, int], strides: Sequence[int]) -> int:

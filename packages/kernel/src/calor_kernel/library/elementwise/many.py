@@ -4,7 +4,8 @@ Requirements: a tensor's values are computed as by a launch of its own, bit for 
 to one tensor, which it finds by the number of cubes before each, and the buffers of that tensor are
 selected by a number. A device that cannot select buffers runs the body of each tensor under a
 condition, for few tensors. Operands that all tensors share are passed once. The last launch is
-padded by empty tensors, so that few kernels are compiled.
+padded by empty tensors, so that few kernels are compiled. Tensors of whole vectors are together:
+their body is a third of the text of others, and some devices compile one for each tensor.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from calor_kernel import language as kl
-from calor_kernel.contract.choices import greatest
+from calor_kernel.contract.choices import greatest, is_size
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch
 from calor_kernel.contract.work import Input, Launch, Output
@@ -135,26 +136,49 @@ def launch_many(
     each = 2 + len(moving) + shared.count(False) + len(first.targets)
     most = max((info.arguments - shared.count(True) - 1) // each, 1)
     most = min(most, info.choices if info.has("pointers") else _BODIES)
-    pieces = [members[i : i + most] for i in range(0, len(members), most)]
-    return [_launch(piece, steps, most, shared, moving) for piece in pieces]
+    even = [m for m in members if _is_even(m.problem)]
+    others = [m for m in members if not _is_even(m.problem)]
+    separate = (even, others) if len(members) > most else (members,)
+    return [
+        # The last of several launches has the kernel of the others.
+        _launch(part[i : i + most], steps, _padded(len(part), most), shared, moving)
+        for part in separate
+        for i in range(0, len(part), most)
+    ]
+
+
+def _padded(count: int, most: int) -> int:
+    """Return the tensors of a launch, with empty ones."""
+    return min(1 << (count - 1).bit_length(), most)
+
+
+def _width(problem: Problem) -> int:
+    """Return the values of a unit in a turn."""
+    return problem.width if problem.many else problem.width * problem.vectors
+
+
+def _is_even(problem: Problem) -> bool:
+    """Return whether a tensor is of whole vectors at every size that its plan is for."""
+    rest = problem.count % _width(problem)
+    return not is_size(rest) and rest == 0
 
 
 def _launch(
     members: Sequence[Member],
     steps: tuple[int, ...],
-    most: int,
+    padded: int,
     shared: Sequence[bool],
     moving: tuple[int, ...],
 ) -> Launch:
     first = members[0].problem
-    width = first.width if first.many else first.width * first.vectors
+    width = _width(first)
     step = first.units * width
     chunk = step * _STEPS if first.many else first.chunk(step)
     blueprints = [m.problem.blueprint(width) for m in members]
     align = tuple(map(min, zip(*(b.align for b in blueprints), strict=True)))
-    by = replace(blueprints[0], steps=steps, align=align)
+    even = all(_is_even(m.problem) for m in members)
+    by = replace(blueprints[0], steps=steps, align=align, even=even)
     # Groups beyond the last are empty, and have its buffers.
-    padded = min(1 << (len(members) - 1).bit_length(), most)
     held = [*members, *[members[-1]] * (padded - len(members))]
     places, end = [], 0
     for number, member in enumerate(held):

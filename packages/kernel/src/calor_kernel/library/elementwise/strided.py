@@ -144,7 +144,10 @@ def compute_run(run: Run, begin: kl.Index, end: kl.Number) -> None:
     first = kl.unit_position() * width
     if run.flat:
         first = begin + first
-    if run.by.shared_body:
+    if run.flat and run.by.even:
+        for i in kl.loop_range(first, end, step):
+            run.write(i, evaluate(run.read(run.places(i))))
+    elif run.by.shared_body:
         for i in kl.loop_range(first, end, step):
             places = run.places(i)
             rest = end - i
