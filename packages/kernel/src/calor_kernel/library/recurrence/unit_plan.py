@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from calor.dtypes import DType, float32, float64
+from calor.dtypes import DType, float32, float64, uint64
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.library.recurrence.cell import Cell
 
@@ -185,7 +185,7 @@ def unit_plans(
 
 def _plans(cell: Cell, samples: int, features: int, info: DeviceInfo) -> Iterator[UnitPlan]:
     dtype = float64 if cell.dtype is float64 else float32
-    waits = info.has("together") and info.has("atomics_64") and dtype is float32
+    waits = info.has("together") and uint64 in info.dtypes and dtype is float32
     # Units share sums within a plane.
     lanes = [n for n in _LANES if n == 1 or info.planes[0] == 32]
     most = min(info.max_units, _MOST_UNITS)
