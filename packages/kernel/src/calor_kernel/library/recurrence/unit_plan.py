@@ -206,7 +206,8 @@ def _plans(cell: Cell, samples: int, features: int, info: DeviceInfo) -> Iterato
         ]
         for group in _groups(samples, info.cores // cubes, cubes > 1):
             for together, count in shapes:
-                at_once = min(group, max(1, _SUMS // (cell.sums * count)))
+                fitting = max(1, _SUMS // (cell.sums * count))
+                at_once = min(group, 1 << fitting.bit_length() - 1)
                 plan = UnitPlan(
                     *(dtype, group, own, terms, cell.sums, together, count),
                     *(at_once, 0, cubes > 1),
