@@ -255,6 +255,7 @@ def test_cubes_of_nvidias_devices_wait_for_each_other(
         progress = dialect.subgroups == "ptx" and major >= 7
         made = description.describe(found, dialect)
         assert made.has("forward_progress") == dialect.fences == progress
+        assert made.has("together") == progress
         copies = dialect.subgroups == "ptx" and major >= 8
         assert made.has("async_copy") == dialect.copies == dialect.extremes == copies
 

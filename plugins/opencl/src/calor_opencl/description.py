@@ -79,6 +79,7 @@ def describe(device: Any, dialect: OpenCLC) -> DeviceInfo:
         "planes": bool(dialect.subgroups),
         # NVIDIA's cubes run until they end, whatever language their kernel was written in.
         "forward_progress": dialect.fences,
+        "together": dialect.fences,
         "async_copy": dialect.copies,
     }
     features = {

@@ -87,6 +87,12 @@ def test_samples_are_summed_in_blocks(sums, plan, blocks, by_units, monkeypatch)
     check(("plain", "float32", 2, 7, 33, False, False), replace(INFO, cores=1), CLOSE["float32"])
 
 
+def test_blocks_of_samples_are_powers_of_two(by_units):
+    """32 sums are ten samples of three."""
+    by_units(lambda one: one.samples == 16 and one.lanes == 4 and one.own == 1)
+    check(("gru", "float32", 2, 9, 8, False, False), replace(INFO, cores=1), CLOSE["float32"])
+
+
 def test_a_launch_alone_needs_no_cubes_that_run_together():
     apart = replace(INFO, features=INFO.features - {"together", "atomics", "atomics_64", "matrix"})
     check(("gru", "float32", 3, 2, 5, False, True), apart, CLOSE["float32"])
@@ -135,6 +141,11 @@ def test_small_layers_are_one_cube_for_some_samples(name):
         _, first = unit_plans(cell, 2, 32, replace(INFO, cores=132))[0]
         assert not first.waits
         assert first.samples == 1
+        for samples in (9, 100):
+            for _, plan in unit_plans(cell, samples, 32, replace(INFO, cores=132)):
+                # Sums are halved with each exchange.
+                assert plan.items.bit_count() == plan.lanes.bit_count() == 1
+                assert plan.blocks * plan.at_once == plan.samples
 
 
 def test_only_cubes_that_wait_have_flags():

@@ -86,7 +86,7 @@ def work_of(request: Request, cell: Cell, plan: Plan) -> Work:
     """Return the launch of a scan with its memory."""
     attributes, inputs = request.attributes, request.inputs
     captures, carries = attributes["captures"], attributes["carries"]
-    samples, features = inputs[captures].shape
+    samples, features = map(index, inputs[captures].shape)
     given = [operand(number, view) for number, view in enumerate(inputs)]
     results = [Bound(Output(k), known.dtype) for k, known in enumerate(request.outputs)]
     stacks = len(attributes["body"].outputs) - carries

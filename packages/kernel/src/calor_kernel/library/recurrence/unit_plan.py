@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from calor.dtypes import DType, float32, float64
+from calor.dtypes import DType, float32, float64, uint64
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.library.recurrence.cell import Cell
 
@@ -185,7 +185,7 @@ def unit_plans(
 
 def _plans(cell: Cell, samples: int, features: int, info: DeviceInfo) -> Iterator[UnitPlan]:
     dtype = float64 if cell.dtype is float64 else float32
-    waits = info.has("together") and info.has("atomics_64") and dtype is float32
+    waits = info.has("together") and uint64 in info.dtypes and dtype is float32
     # Units share sums within a plane.
     lanes = [n for n in _LANES if n == 1 or info.planes[0] == 32]
     most = min(info.max_units, _MOST_UNITS)
@@ -206,7 +206,8 @@ def _plans(cell: Cell, samples: int, features: int, info: DeviceInfo) -> Iterato
         ]
         for group in _groups(samples, info.cores // cubes, cubes > 1):
             for together, count in shapes:
-                at_once = min(group, max(1, _SUMS // (cell.sums * count)))
+                fitting = max(1, _SUMS // (cell.sums * count))
+                at_once = min(group, 1 << fitting.bit_length() - 1)
                 plan = UnitPlan(
                     *(dtype, group, own, terms, cell.sums, together, count),
                     *(at_once, 0, cubes > 1),
