@@ -2,7 +2,8 @@
 
 Requirements: nothing is copied. The pixels of an image are dense columns of an operand, and the
 products of all images are one launch. Only ways with whole accesses are used, since others are no
-faster than tiles of windows.
+faster than tiles of windows. Images of one pixel, as of squeezed channels, are rows of one product,
+by any way.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import prod
 
+from calor_kernel.contract.choices import exceeds, is_size
 from calor_kernel.contract.ways import ranked
 from calor_kernel.contract.work import Input, Request, Work
 from calor_kernel.library.conv.problem import Axis, Convolution, Correlation
@@ -25,6 +27,7 @@ _GENERAL = frozenset(
         *("predicated MMA", "predicated SIMT", "tiles"),
     }
 )
+_COPIED = frozenset(("operand padding",))
 
 
 def product_refusal(one: Convolution, request: Request) -> str | None:
@@ -37,12 +40,27 @@ def product_refusal(one: Convolution, request: Request) -> str | None:
 
 def product_works(one: Convolution, request: Request) -> Iterator[Work]:
     """Yield the works of a problem that is a product, the likeliest first."""
-    product = product_of(one.seen, one.rounded)
+    product, tail, left = product_of(one.seen, one.rounded), one.tail, _GENERAL
     assert product is not None
-    task = Task(product, (Input(1), Input(0)), one.info, tail=one.tail)
-    ways = [way for way in WAYS if way.name not in _GENERAL]
+    places = (Input(1), Input(0))
+    single = product.n == 1 and not is_size(product.n) and product.dtype.kind == "float"
+    if single and exceeds(product.batches, 1):
+        product, places, left = rows_of_images(product), places[::-1], _COPIED
+        tail = tail and tail.of_batches()
+    task = Task(product, places, one.info, tail=tail)
+    ways = [way for way in WAYS if way.name not in left]
     for work in ranked(ways, task, request):
         yield replace(work, variant=f"product, {work.variant}")
+
+
+def rows_of_images(product: Product) -> Product:
+    """Return products of one column as the product of all columns, which are its rows.
+
+    The result has the same elements in the same order.
+    """
+    weights, seen = product.a, product.b
+    rows = Operand((0, 0), seen.batch[0], seen.depth, seen.offset, seen.dtype)
+    return replace(product, batch=(1, 1), m=product.batches, n=product.m, a=rows, b=weights)
 
 
 def product_of(problem: Correlation, rounded: bool) -> Product | None:
