@@ -40,16 +40,17 @@ def product_refusal(one: Convolution, request: Request) -> str | None:
 
 def product_works(one: Convolution, request: Request) -> Iterator[Work]:
     """Yield the works of a problem that is a product, the likeliest first."""
-    product, tail, left = product_of(one.seen, one.rounded), one.tail, _GENERAL
+    product = product_of(one.seen, one.rounded)
     assert product is not None
-    places = (Input(1), Input(0))
+    task = Task(product, (Input(1), Input(0)), one.info, tail=one.tail)
+    ways = [way for way in WAYS if way.name not in _GENERAL]
+    found = ranked(ways, task, request)
     single = product.n == 1 and not is_size(product.n) and product.dtype.kind == "float"
-    if single and exceeds(product.batches, 1):
-        product, places, left = rows_of_images(product), places[::-1], _COPIED
-        tail = tail and tail.of_batches()
-    task = Task(product, places, one.info, tail=tail)
-    ways = [way for way in WAYS if way.name not in left]
-    for work in ranked(ways, task, request):
+    if not found and single and exceeds(product.batches, 1):
+        tail = one.tail and one.tail.of_batches()
+        task = Task(rows_of_images(product), (Input(0), Input(1)), one.info, tail=tail)
+        found = ranked([way for way in WAYS if way.name not in _COPIED], task, request)
+    for work in found:
         yield replace(work, variant=f"product, {work.variant}")
 
 
