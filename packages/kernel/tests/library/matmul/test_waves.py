@@ -55,6 +55,10 @@ def first(m, k, n, dtype, info=H200, along=(True, False), wanted=False, **said):
         ((512, 3072, 768), "boxes 64x128 in shares of 96"),
         ((64, 16384, 4096), "boxes 64x128 in shares of 128"),
         ((256, 16384, 4096), "boxes 128x256 in parts of 4"),
+        # Lines of no whole accesses: small tiles of few terms, without another launch.
+        ((500, 500, 500), "predicated 32x32"),
+        ((250, 250, 250), "predicated 32x32"),
+        ((1000, 1000, 1000), "boxes 64x128"),
         # Of which who ends a tile would read the sums of seven others.
         ((64, 16384, 1024), "predicated 64x64, sums of 16"),
     ],
