@@ -61,6 +61,10 @@ CHAINS = {
         lambda x, w, b: calor.relu(conv(x, w, padding=1) + b),
         [(2, 4, 17, 9), (3, 4, 3, 3), (3, 1, 1)],
     ),
+    "one pixel": (
+        lambda x, w, a, r: functional.silu(conv(x, w) * a + r),
+        [(5, 24, 1, 1), (18, 24, 1, 1), (18, 1, 1), (5, 18, 1, 1)],
+    ),
     "few pixels, deep": (
         lambda x, w, a, r: calor.relu(conv(x, w, padding=1) * a + r),
         [(2, 256, 3, 3), (72, 256, 3, 3), (72, 1, 1), (2, 72, 3, 3)],
@@ -108,6 +112,16 @@ def test_same_bits(row, chain):
     graph, arrays = graph_of(function, dtype, shapes, precision), operands(shapes, dtype)
     found = same_bits(graph, arrays, info, "")
     near(found, function, arrays, dtype, precision)
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row != "one unit"])
+def test_images_of_one_pixel_are_rows_of_a_product(row):
+    info, dtype, precision = ROWS[row]
+    function, shapes = CHAINS["one pixel"]
+    graph = graph_of(function, dtype, shapes, precision)
+    _, (launch,) = run(graph, operands(shapes, dtype), info, (ProductFuser(),))
+    assert launch.label.startswith("matmul ")
+    assert launch.label.endswith("with epilogue")
 
 
 @pytest.mark.parametrize(("info", "label"), [(DOTS, "windows"), (TILES, "window tiles")])

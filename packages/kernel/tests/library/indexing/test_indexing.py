@@ -11,7 +11,7 @@ from calor.errors import ElementIndexError
 from calor.specs import spec
 from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.contract.work import Refusal, Request, View
-from calor_kernel.library.indexing import gather_columns, scatter_launch
+from calor_kernel.library.indexing import gather, gather_columns, scatter_launch
 from calor_kernel.library.indexing.scatter_launch import lower_scatter_nd
 from calor_kernel.runtime.backend import KernelBackend
 
@@ -125,6 +125,19 @@ def test_take_along(backend, dtype, axis):
     shape[axis] = 3
     index = np.random.default_rng(0).integers(-4, 4, shape)
     check(backend, "take_along", [x, index], {"axis": axis})
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex128])
+@pytest.mark.parametrize("count", [33, 64, 71])
+def test_units_take_several_elements_along_an_axis(monkeypatch, dtype, count):
+    monkeypatch.setattr(gather, "_UNITS", 8)
+    info = replace(MANY_UNITS, cores=1)
+    backend = KernelBackend("lanes", lambda index: LanesDevice(info))
+    index = np.random.default_rng(0).integers(-4, 4, (3, count))
+    check(backend, "take_along", [numbers((3, 4), dtype), index], {"axis": 1})
+    index[-1, -1] = 4
+    with pytest.raises(ElementIndexError, match="out of range for axis 1 of size 4"):
+        run_op(backend, "take_along", [numbers((3, 4), dtype), index], {"axis": 1})
 
 
 @pytest.mark.parametrize("dtype", [np.float32, BF16, np.int8, np.int64])

@@ -54,7 +54,11 @@ def first(m, k, n, dtype, info=H200, along=(True, False), wanted=False, **said):
         ((4096, 4096, 128), "boxes 64x128 in shares of 128"),
         ((512, 3072, 768), "boxes 64x128 in shares of 96"),
         ((64, 16384, 4096), "boxes 64x128 in shares of 128"),
-        ((256, 16384, 4096), "boxes 128x128 in shares of 128"),
+        ((256, 16384, 4096), "boxes 128x256 in parts of 4"),
+        # Lines of no whole accesses: small tiles of few terms, without another launch.
+        ((500, 500, 500), "predicated 32x32"),
+        ((250, 250, 250), "predicated 32x32"),
+        ((1000, 1000, 1000), "boxes 64x128"),
         # Of which who ends a tile would read the sums of seven others.
         ((64, 16384, 1024), "predicated 64x64, sums of 16"),
     ],
@@ -116,11 +120,18 @@ def test_float32_where_planes_are_narrow_or_nothing_is_copied_ahead():
     assert first(512, 512, 512, float32, waiting) == "predicated patches 64x64, sums of 4"
 
 
-@pytest.mark.parametrize(("rows", "along"), [(64, True), (128, True), (128, False)])
-def test_few_tiles_of_tf32(rows, along):
+@pytest.mark.parametrize(
+    ("rows", "along", "label"),
+    [
+        (64, True, "boxes 64x128 tf32 in shares of 128"),
+        (64, False, "boxes 64x64 tf32 in shares of 128"),
+        (128, True, "boxes 128x128 tf32 in parts of 4"),
+        (128, False, "boxes 128x128 tf32 in parts of 4"),
+    ],
+)
+def test_few_tiles_of_tf32(rows, along, label):
     """Of the transposes where the right operand lies along its columns."""
-    label = first(rows, 4096, 4096, float32, along=(True, along), tf32=True)
-    assert label == "boxes 64x128 tf32 in shares of 128"
+    assert first(rows, 4096, 4096, float32, along=(True, along), tf32=True) == label
 
 
 def test_sizes_that_are_not_known_keep_to_a_tile_that_is_nearly_as_good():

@@ -2,7 +2,8 @@
 
 Requirements: nothing is copied. The pixels of an image are dense columns of an operand, and the
 products of all images are one launch. Only ways with whole accesses are used, since others are no
-faster than tiles of windows.
+faster than tiles of windows. Images of one pixel, as of squeezed channels, are rows of one product,
+by any way.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import prod
 
+from calor_kernel.contract.choices import exceeds, is_size
 from calor_kernel.contract.ways import ranked
 from calor_kernel.contract.work import Input, Request, Work
 from calor_kernel.library.conv.problem import Axis, Convolution, Correlation
@@ -25,6 +27,7 @@ _GENERAL = frozenset(
         *("predicated MMA", "predicated SIMT", "tiles"),
     }
 )
+_COPIED = frozenset(("operand padding",))
 
 
 def product_refusal(one: Convolution, request: Request) -> str | None:
@@ -41,8 +44,24 @@ def product_works(one: Convolution, request: Request) -> Iterator[Work]:
     assert product is not None
     task = Task(product, (Input(1), Input(0)), one.info, tail=one.tail)
     ways = [way for way in WAYS if way.name not in _GENERAL]
-    for work in ranked(ways, task, request):
+    found = ranked(ways, task, request)
+    single = product.n == 1 and not is_size(product.n) and product.dtype.kind == "float"
+    if not found and single and exceeds(product.batches, 1):
+        tail = one.tail and one.tail.of_batches()
+        task = Task(rows_of_images(product), (Input(0), Input(1)), one.info, tail=tail)
+        found = ranked([way for way in WAYS if way.name not in _COPIED], task, request)
+    for work in found:
         yield replace(work, variant=f"product, {work.variant}")
+
+
+def rows_of_images(product: Product) -> Product:
+    """Return products of one column as the product of all columns, which are its rows.
+
+    The result has the same elements in the same order.
+    """
+    weights, seen = product.a, product.b
+    rows = Operand((0, 0), seen.batch[0], seen.depth, seen.offset, seen.dtype)
+    return replace(product, batch=(1, 1), m=product.batches, n=product.m, a=rows, b=weights)
 
 
 def product_of(problem: Correlation, rounded: bool) -> Product | None:

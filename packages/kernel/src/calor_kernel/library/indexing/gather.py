@@ -15,6 +15,7 @@ from typing import Generic, TypeVar
 from calor.dtypes import int32
 from calor.errors import ElementIndexError
 from calor_kernel import language as kl
+from calor_kernel.contract.choices import exceeds
 from calor_kernel.contract.failures import LAST_FAILURE, Failure
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
 from calor_kernel.contract.work import (
@@ -42,6 +43,8 @@ N = TypeVar("N")
 STATUS = Bound(Status(), int32)
 # Bytes that a cube of one unit reads.
 _GRAIN = 1 << 15
+# Units of a large cube, and elements of each that are on their way at the same time.
+_UNITS, _TOGETHER = 256, 4
 # Row lengths, in vectors, with specialised kernels.
 _ROWS = (1, 2, 3, 4, 6, 8, 12, 16)
 
@@ -129,18 +132,48 @@ def gather_along(
     *,
     words: int,
     small: bool,
+    together: int,
 ) -> None:
     """Write element (o, p, i) of the target: the source at (o, index at (o, p, i), i).
 
-    An element is ``words`` items of memory.
+    An element is ``words`` items of memory. ``together``: the elements of a unit of a large cube,
+    whose indices and items are on their way at the same time; 0 in other cubes.
     """
+    if together:
+        units = kl.cube_size(0)
+        first = kl.cube_position(0) * (units * together) + kl.unit_index()
+        numbers = [kl.min(first + t * units, over.count - 1) for t in range(together)]
+        indexes = [indices[n] for n in numbers]
+        places = [
+            place_along(n, one, over, status, small)
+            for n, one in zip(numbers, indexes, strict=True)
+        ]
+        found = [[source[at * words + word] for word in range(words)] for at in places]
+        for t in range(together):
+            n = first + t * units
+            if n < over.count:
+                for word in range(words):
+                    target[n * words + word] = found[t][word]
+        return
     begin = kl.absolute_position() * over.turns
     for n in kl.loop_range(begin, kl.min(begin + over.turns, over.count)):
-        outer, _, i = quick_unravel(n, (1, over.picks, over.inner), small)
-        index = checked(indices[n], over.size, status, 1)
-        at = (outer * over.outer_step + index * over.step + i * over.inner_step) * words
+        at = place_along(n, indices[n], over, status, small) * words
         for word in range(words):
             target[n * words + word] = source[at + word]
+
+
+@kl.helper
+def place_along(
+    n: kl.Number,
+    index: kl.Number,
+    over: GatheredElements[kl.Number],
+    status: Failures,
+    small: bool,
+) -> kl.Number:
+    """Return the place in the source of element n of the target, whose index is given."""
+    outer, _, i = quick_unravel(n, (1, over.picks, over.inner), small)
+    position = checked(index, over.size, status, 1)
+    return outer * over.outer_step + position * over.step + i * over.inner_step
 
 
 def failures(sizes: Sequence[int], axes: Sequence[int]) -> tuple[Failure, ...]:
@@ -288,6 +321,9 @@ def lower_take_along(request: Request) -> Sequence[Work]:
         made = columns_launch(bits, indices, rows, picks, size, info, shared=False)
         return [Work((made,), failures=wrong)]
     units, turns = share(indices.size, x.dtype.itemsize, info, _GRAIN)
+    together = 0
+    if info.max_units >= _UNITS and exceeds(indices.size, info.cores * _UNITS * _TOGETHER):
+        units, turns, together = _UNITS, _TOGETHER, _TOGETHER
     nbytes = 2 * indices.size * x.dtype.itemsize + indices.size * indices.dtype.itemsize
     made = launch(
         gather_along,
@@ -309,5 +345,6 @@ def lower_take_along(request: Request) -> Sequence[Work]:
         ),
         words=count,
         small=info.max_units > 1 and indices.size < 1 << 30,
+        together=together,
     )
     return [Work((made,), failures=wrong)]

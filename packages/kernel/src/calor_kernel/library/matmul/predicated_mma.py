@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from calor_kernel import language as kl
+from calor_kernel.contract.choices import exceeds, greatest, least
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Grid, Multiple, launch
 from calor_kernel.contract.work import Launch
@@ -47,6 +48,12 @@ _SIZES = (16, 32, 64)
 _LINE, _SHORT = 128, 64
 # Minimum of steps of a part, and bytes of an asynchronous copy.
 _LEAST, _COPIED = 4, 4
+# The same of small tiles, whose steps take less than the launch that adds parts.
+_OF_SMALL = 8
+# Rows or columns of a tile that waits for memory, and the steps of its parts.
+_SLIM, _LONG = 16, 16
+# The tile of small products, and the bytes of their K axis at most.
+_SMALL, _SHALLOW = 32, 1 << 11
 # Fewer rows or columns are narrow: one tile of warp groups.
 _NARROW = 128
 
@@ -173,7 +180,12 @@ def mma_plan(product: Product, info: DeviceInfo) -> tuple[MmaPlan, tuple[int, in
             made = plan(*tile)
             if cubes_of(product, made) >= info.cores:
                 return made, accesses
-    return plan(rows, columns), accesses
+    made = plan(rows, columns)
+    shallow = rows == columns == _SIZES[-1] and not exceeds(product.k * item, _SHALLOW)
+    if shallow and not whole and not exceeds(cubes_of(product, made), info.cores - 1):
+        # Small tiles take less time each, and of few terms they read little more.
+        return plan(_SMALL, _SMALL), accesses
+    return made, accesses
 
 
 def _full(product: Product, tile: tuple[int, int]) -> bool:
@@ -186,7 +198,13 @@ def _full(product: Product, tile: tuple[int, int]) -> bool:
 def mma_parts(product: Product, plan: MmaPlan, info: DeviceInfo) -> int:
     """Return the parts of the K axis that fill the device with tiles of a plan; 1: no split."""
     steps = -(-product.k // plan.depth)
-    return fewest_parts(cubes_of(product, plan), steps, _LEAST, info.cores)
+    shallow = not exceeds(product.k * int(plan.dtype.itemsize), _SHALLOW)
+    small = shallow and plan.rows == plan.columns == _SMALL
+    parts = fewest_parts(cubes_of(product, plan), steps, _OF_SMALL if small else _LEAST, info.cores)
+    if min(plan.rows, plan.columns) > _SLIM or not exceeds(parts, 1):
+        return parts
+    # Tiles that multiply little wait for memory, so a core has more of them.
+    return greatest(parts, least(2 * parts, steps // _LONG))
 
 
 def idle(product: Product, info: DeviceInfo) -> bool:

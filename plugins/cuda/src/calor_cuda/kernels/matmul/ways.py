@@ -76,6 +76,7 @@ _PER_BYTE, _PER_COPY = 66_667, 150_000_000_000
 Works = Iterator[Work | Dropped]
 _SUM = 4  # Bytes.
 _FAR = 1 << 31
+_FEW = 4  # Parts that the cube of a tile's last part adds.
 _CROWDED = 4  # Bytes of an element of all matrices that an epilogue reads.
 
 
@@ -225,12 +226,25 @@ def _parted(product: Product, info: DeviceInfo) -> TmaPlan | None:
     long = not few and exceeds(nbytes, _LONG - 1)
     if not few and not long:
         return None
-    for tile in _DIVIDED[:: -1 if long else 1]:
+    for tile in _DIVIDED[::-1] if long else (*_DIVIDED, _SMALLEST):
         plan = _boxes(product, tile)
         fits = not _sparse(product, plan) and lack(plan, info) is None
         if fits and parts_of(product, cubes_of(product, plan), info) > 1:
-            return plan
+            return _smaller(product, plan, info) or plan
     return None
+
+
+def _smaller(product: Product, plan: TmaPlan, info: DeviceInfo) -> TmaPlan | None:
+    """Return the smallest tile if parts of a plan leave half of the cores idle, else None.
+
+    Shorter parts would cost more than a tile of half the columns.
+    """
+    made = parts_in_one(product, plan, info)
+    one = _boxes(product, _SMALLEST)
+    if made is None or 2 * made.cubes > info.cores or made.parts > _FEW or one.rows >= plan.columns:
+        return None
+    halves = parts_in_one(product, one, info)
+    return one if halves is not None and halves.parts == made.parts else None
 
 
 def _summed(task: Task) -> tuple[TmaPlan, Summed[int]] | None:
@@ -239,7 +253,8 @@ def _summed(task: Task) -> tuple[TmaPlan, Summed[int]] | None:
     usual = None if task.tail is not None or product.pitch else _parted(product, info)
     if usual is None or (product.m if usual.transposed else product.n) % _PAIR:
         return None
-    plans = [plan for tile in _SUMMED if lack(plan := _boxes(product, tile), info) is None]
+    plans = [_boxes(product, tile) for tile in _SUMMED]
+    plans = [p for p in plans if lack(p, info) is None and not _sparse(product, p)]
     few = parts_in_one(product, usual, info) if few_parts(product, usual, info) else None
     parts = parts_of(product, cubes_of(product, usual), info) if few is None else few.parts
     return faster_parts(product, plans, usual, parts, info)
