@@ -18,8 +18,8 @@ from fuzzing.graphs import Call, NotCaptured, engine_of
 # A list of launches as a queue recorded it, with its buffers.
 Launches = tuple[Any, tuple[Any, ...]]
 # The first side of the product that keeps an OpenCL device busy, and its seconds; how often it is
-# repeated at most, as a power of 2.
-_SIDE, _BUSY, _DOUBLED = 64, 3e-4, 9
+# repeated at most, as a power of 2. Many launches of short work would fill the driver's queue.
+_SIDE, _BUSY, _DOUBLED = 64, 2e-3, 8
 # Launches that are queued for a sample at most, if calls are repeated: more make the host wait.
 _QUEUED = 512
 

@@ -95,13 +95,18 @@ def test_batches(backend, taken, orders):
     assert taken
 
 
+# Planes of a GPU hold matrices also where launches do not overlap.
+HOLDING = {
+    "overlap": DEVICES[1],
+    "planes of 32": replace(MANY_UNITS, cores=100, planes=(32,)),
+}
 HELD = [(1, 512, 40), (1, 520, 41), (2, 1024, 24), (4, 256, 96), (1, 200, 300), (8, 64, 64)]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("shape", HELD, ids=str)
-@pytest.mark.parametrize("count", [1, 3])
-def test_matrices_that_registers_hold(monkeypatch, shape, dtype, count):
+@pytest.mark.parametrize(("info", "count"), [("overlap", 1), ("overlap", 3), ("planes of 32", 1)])
+def test_matrices_that_registers_hold(monkeypatch, shape, dtype, info, count):
     """Also with parts of the K axis, which such a plan does not ask for."""
     m, k, n = shape
     plans = []
@@ -112,7 +117,7 @@ def test_matrices_that_registers_hold(monkeypatch, shape, dtype, count):
         return made(task, plan, count if plan.held else parts, turned)
 
     monkeypatch.setattr(gpu_ways, "gemv_launches", launches)
-    backend = KernelBackend("lanes", lambda index: LanesDevice(DEVICES[1]))
+    backend = KernelBackend("lanes", lambda index: LanesDevice(HOLDING[info]))
     check(backend, ((m, k), (k, n), ONE, NONE, (None, (1, 0))), dtype, dtype)
     assert any(plan.held for plan in plans)
 

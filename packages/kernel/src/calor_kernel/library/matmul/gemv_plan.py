@@ -1,8 +1,9 @@
 """Plans of products of few rows by cubes of many units: who reads what of B.
 
 Requirements: lanes read adjacent accesses, a plane's lines are at least 64 bytes, and there are
-accesses in flight on every core. Where launches overlap, a matrix that fits in the registers of all
-cores is read before the launch before ends, so its cubes run at a time and beside that launch's.
+accesses in flight on every core. A matrix that fits in the registers of all cores is in flight at
+once. Where launches overlap it is read before the launch before ends, so its cubes run at a time
+and beside that launch's.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ ROWS = (1, 2, 4, 8)
 # Planes of a cube whose units hold all that they read of B, the most accesses of such a unit, and
 # the most cubes and bytes of B on a core, which leave registers for the launch before.
 _HOLDING, _HELD, _CUBES, _SHARE = 8, 10, 3, 72 << 10
+# The least lanes of planes whose cores have the registers of a GPU.
+_LANES = 32
 # The most sums of a unit.
 _SUMS = 16
 
@@ -196,7 +199,9 @@ def gemv_plan(product: Product, info: DeviceInfo) -> GemvPlan:
     a_width = a_width if product.a.depth == 1 else 1
     deep = int(_lanes_deep(product.k, width, lanes))
     wide = lanes // deep
-    if info.has("overlap"):
+    # A compiler that keeps few sums in registers was seen to be slower with all rows.
+    many = rows == ROWS[-1] and info.accumulators > 0
+    if info.has("overlap") or (lanes >= _LANES and not many):
         planes = max(1, min(info.max_units // lanes, _HOLDING))
         plan = GemvPlan(accumulate, rows, True, width, a_width, lanes, wide, 1, planes, 1, 1)
         sizes = (product.n, product.k, blocks, width * int(b.dtype.itemsize), info.cores)
