@@ -24,6 +24,7 @@ from calor_kernel.contract.work import (
     Candidates,
     Input,
     Launch,
+    Line,
     Refusal,
     Request,
     View,
@@ -77,7 +78,7 @@ class Lowerings:
         outputs: tuple[Spec, ...],
         deterministic: bool = False,
         kept: frozenset[int] = frozenset(),
-        pitches: tuple[int, ...] = (),
+        pitches: tuple[Line, ...] = (),
     ) -> Sequence[Work] | Refusal:
         """Return the candidates of a family for an op, or the reason for none.
 
