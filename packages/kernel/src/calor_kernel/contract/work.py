@@ -312,6 +312,8 @@ class Request:
     ``pitches``: for each result the elements of a line, of its last axes, and those from line to
     line, (0, 0) if it is dense; () if all are. Only families that are registered for it are asked
     for one. ``lean``: whether scratch memory of the size of the operands is worse than time.
+    ``room``: the bytes of scratch memory that a plan has left, None if there is no limit; a way
+    that can takes less by chunks.
     """
 
     op: str
@@ -324,6 +326,7 @@ class Request:
     candidates: bool = False
     pitches: tuple[Line, ...] = ()
     lean: bool = False
+    room: int | None = None
 
     @property
     def rounds(self) -> bool:
