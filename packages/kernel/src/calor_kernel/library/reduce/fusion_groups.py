@@ -31,8 +31,6 @@ _OPERANDS, _RESULTS, _OF_ROWS, _STEPS = 14, 4, 8, 48
 _BEYOND = 2
 # Bytes that take less time than a launch.
 _FEW: Final = 1 << 20
-# Values among which two groups may have one in common.
-_NEAREST: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,30 +247,14 @@ class Search(Links):
         group = self._with(Rows(*kind), seed)
         if group is None:
             return None
-        group, closed = self._grown(group, group, taken, alone=True)
-        varying = any(closed.roles[v] == "along" for v in self.results(closed))
-        few = hinted(group.size) * self.graph.specs[self.graph.nodes[seed].inputs[0]].dtype.itemsize
-        if not varying or few <= _FEW:
-            group, closed = self._grown(group, closed, taken, alone=False)
-        return closed
-
-    def _grown(self, group: Rows, closed: Rows, taken: set[int], alone: bool) -> tuple[Rows, Rows]:
-        """Return a group with all nodes that can join it, and the last group that was closed.
-
-        ``alone``: whether reductions of what the group does not read stay out, although numbers of
-        both are added: two passes through unlike rows are no faster in one launch, and all rows of
-        both wait in memory for it.
-        """
+        closed = group
         tried: set[int] = set()
         waiting = self._around(group)
         while waiting:
             number = waiting.pop(0)
             if number in taken or number in group.computing or number in tried:
                 continue
-            apart = alone and self._reads_others(group, number)
-            grown = None if apart else self._with(group, number)
-            if grown is None and not apart:
-                grown = self._with_reduction(group, number)
+            grown = self._with(group, number) or self._with_reduction(group, number)
             if grown is None:
                 tried.add(number)
                 continue
@@ -281,49 +263,7 @@ class Search(Links):
                 closed = group
             tried.clear()
             waiting = self._around(group)
-        return group, closed
-
-    def _reads_others(self, group: Rows, number: int) -> bool:
-        """Return whether a node brings a reduction of rows of which a group reads none."""
-        if self._reduction(number) is None and self.reads(group, number) != "row":
-            return False
-        found = [n for n in self._folded(number) if n not in group.computing]
-        found = [n for n in found if self._reduction(n) == (group.shape, group.axes)]
-        if not found:
-            return False
-        inputs = self.inputs(group)
-        # Those that the group depends on are computed before it anyway.
-        above = self.above(inputs)
-        found = [n for n in found if not above >> n & 1]
-        own = {self.behind(v)[0] for v in (*inputs, *group.roles)}
-        return any(self._made_of(self.graph.nodes[n].inputs[0]).isdisjoint(own) for n in found)
-
-    @once_of_graph
-    def _folded(self, number: int) -> tuple[int, ...]:
-        """Return the reductions whose numbers a node reads, or the node itself if it is one."""
-        if self._reduction(number) is not None:
-            return (number,)
-        makers = (self.maker.get(v) for v in self._made_of(self.graph.nodes[number].outputs[0]))
-        return tuple(n for n in makers if n is not None and self._reduction(n) is not None)
-
-    @once_of_graph
-    def _made_of(self, value: int) -> frozenset[int]:
-        """Return the varying values of its size of which elementwise nodes make a value.
-
-        The nearest ones, and the value itself.
-        """
-        size = self.graph.specs[value].size
-        found: dict[int, None] = {self.behind(value)[0]: None}
-        todo = [*found]
-        while todo and len(found) < _NEAREST:
-            maker = self.maker.get(todo.pop(0))
-            if maker is None or not self._elementwise(maker):
-                continue
-            sources = [v for v in self._sources(maker) if self.graph.specs[v].size == size]
-            sources = [v for v in sources if v not in self._same]
-            todo += [v for v in sources if v not in found]
-            found |= dict.fromkeys(sources)
-        return frozenset(found) - self._same
+        return closed
 
     def _varies(self, value: int) -> bool:
         """Return whether a value is no constant, and not fewer elements that are spread."""
@@ -382,6 +322,7 @@ class Search(Links):
         if not common or (a.shape, a.axes) != (b.shape, b.axes):
             return None
         if not any(self._varies(v) for v in common if self.graph.specs[v].shape == a.shape):
+            # One launch would read nothing once, and rows of both would wait for it.
             return None
         both = replace(
             a,
