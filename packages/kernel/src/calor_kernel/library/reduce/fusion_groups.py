@@ -29,6 +29,9 @@ FOLDS: Final = frozenset((*TOTALS, *EXTREMES, *TRUTHS))
 # the last reader of one.
 _OPERANDS, _RESULTS, _OF_ROWS, _STEPS = 14, 4, 8, 48
 _BEYOND = 2
+# The ops with epilogues, and the values of an epilogue.
+_PRODUCTS: Final = frozenset(("dot_general", "conv"))
+_EPILOGUE: Final = 8
 # Bytes that take less time than a launch.
 _FEW: Final = 1 << 20
 
@@ -411,12 +414,31 @@ class Search(Links):
     def _parted(self, group: Rows, reader: int, values: Sequence[int]) -> bool:
         """Return whether a node of a group stays apart from the maker of some values.
 
-        A conversion to more bytes does only if its result is stored.
+        A conversion to more bytes does if its result is stored, and if a product may write the
+        value.
         """
-        if self.postponed.get(reader) not in values:
+        value = self.postponed.get(reader)
+        if value is None or value not in values:
             return False
-        made = self.graph.nodes[reader].outputs
-        return self.late.get(reader) in values or bool(self._read_outside(group, made))
+        stored = self._read_outside(group, self.graph.nodes[reader].outputs)
+        return self.late.get(reader) == value or bool(stored) or self._follows_product(value)
+
+    @once_of_graph
+    def _follows_product(self, value: int) -> bool:
+        """Return whether a value is made elementwise of a product's result.
+
+        An epilogue may write it then.
+        """
+        found = [self.behind(value)[0]]
+        for source in found:
+            maker = self.maker.get(source)
+            if maker is None:
+                continue
+            if self.graph.nodes[maker].op.name in _PRODUCTS:
+                return True
+            if self._elementwise(maker) and len(found) < _EPILOGUE:
+                found += [v for v in self._sources(maker) if v not in found]
+        return False
 
     @once_of_graph
     def _beside(self, number: int) -> bool:
