@@ -208,6 +208,19 @@ def test_half_types_are_converted_where_they_are_made():
     assert [one.dtype for one in stored if one.shape == shape] == [bfloat16]
 
 
+def test_what_follows_a_product_is_left_to_its_epilogue():
+    """A product writes the sum that a norm reads, so the norm does not."""
+
+    def layer(x, w, h):
+        y = x @ w + h
+        return y, _norm(y.astype(float32), 1.0, 0.0)
+
+    graph = arranged(_graph(layer, bfloat16, [(4096, 64), (64, 64), (4096, 64)]))
+    (group,) = (one for one in cover(graph, (RowFuser(),), ONE_UNIT) if isinstance(one, Group))
+    (made,) = (n for n, node in enumerate(graph.nodes) if graph.outputs[0] in node.outputs)
+    assert made not in group.nodes
+
+
 def _branches(x, y, w):
     """Two branches through one layer, which have its scale in common."""
 
