@@ -209,7 +209,7 @@ def test_tma_of_odd_sizes(compiler: Any, dtype: DType, shape: Any, along: Any) -
 @pytest.mark.parametrize("shape", [(4096, 768, 50257), (300, 256, 1021)], ids=str)
 def test_lines_of_results_with_a_pitch(compiler: Any, shape: Any) -> None:
     asked = request(bfloat16, shape, (True, True), True)
-    pitched = replace(asked, pitches=(-(-shape[2] // 64) * 64,))
+    pitched = replace(asked, pitches=((shape[2], -(-shape[2] // 64) * 64),))
     check(compiler, pitched, "matmul_tma")
     builds = [lower_dot_general(one)[0].launches[-1].build for one in (asked, pitched)]
     texts = [print_kernel(build.kernel(asked.info.features), CudaCpp()) for build in builds]

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import calor
+import calor.nn
 from calor.dtypes import bfloat16, float32
 from calor.graph.graph import Graph
+from calor.graph.interpreter import interpret
 from calor.specs import spec
 from calor_cuda.cuda_cpp import CudaCpp
 from calor_cuda.description import describe
@@ -51,13 +53,14 @@ def _graph(rows: int = ROWS, count: int = WORDS, width: int = WIDTH) -> Graph:
         return calor.trace(calor.grad(_loss, argnums=(0, 1)), x, w, words)
 
 
-def _run(graph: Graph) -> tuple[list[Any], Any]:
+def _run(graph: Graph, arrays: list[Any] | None = None) -> tuple[list[Any], Any]:
     from calor_cuda.device import CudaDevice
 
     fusers, rng = (RowFuser(), ElementwiseFuser()), np.random.default_rng(0)
     backend = KernelBackend("imitated", lambda i: CudaDevice(0), fusers=fusers)
-    arrays: list[Any] = [rng.normal(size=(n, WIDTH)).astype(bfloat16.numpy) for n in (ROWS, WORDS)]
-    arrays.append(rng.integers(0, WORDS, ROWS).astype(np.int32))
+    if arrays is None:
+        arrays = [rng.normal(size=(n, WIDTH)).astype(bfloat16.numpy) for n in (ROWS, WORDS)]
+        arrays.append(rng.integers(0, WORDS, ROWS).astype(np.int32))
     plan = plan_anew(backend.engine(0), graph)
     made = plan([backend.upload(0, array) for array in arrays])
     specs = graph.output_specs
@@ -122,11 +125,47 @@ def test_the_loss_of_many_words_takes_whole_vectors_without_spills(compiler: Any
     assert "0 bytes spill stores, 0 bytes spill loads" in log.decode()
 
 
+def _planned(graph: Graph) -> list[Task]:
+    load_families()
+    return Planner(Lowerings(_info()), graph, (RowFuser(), ElementwiseFuser())).draft().tasks
+
+
+def _block(x: Any, w: Any) -> Any:
+    """A pointwise convolution behind a norm of channels and an activation."""
+    y = calor.nn.functional.relu(calor.nn.functional.instance_norm(x.astype(float32)))
+    y = calor.nn.functional.conv2d(y.astype(bfloat16), w).astype(float32)
+    return calor.sum(y * calor.nn.functional.instance_norm(y))
+
+
+def test_images_get_lines_with_a_pitch(fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    shapes = (1, 64, 9, 10), (64, 64, 1, 1)
+    with calor.device("numpy"):
+        given = [calor.zeros(shape, dtype=bfloat16) for shape in shapes]
+        graph = calor.trace(calor.grad(_block, argnums=1), *given)
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=shape).astype(bfloat16.numpy) for shape in shapes]
+    expected = interpret(graph, arrays)
+    copies = "conv channels last", "conv unfold"
+    before = [la.label for task in _planned(graph) for la in task.works[0].launches]
+    # Of small images, so that lanes need seconds.
+    for name in ("_LEAST", "_MORE"):
+        monkeypatch.setattr(line_pitches, name, 1)
+    found, plan = _run(graph, arrays)
+    pitched = [t for t in plan.draft.tasks if t.pitches]
+    assert {t.op for t in pitched} == {"row_program"}
+    assert {p.line for t in pitched for p in t.outputs if p.line[0]} == {(90, 96)}
+    labels = [la.label for work in plan.works for la in work.launches]
+    assert sum(map(labels.count, copies)) < sum(map(before.count, copies))
+    for one, other in zip(found, expected, strict=True):
+        one, other = one.astype(np.float32), np.asarray(other).astype(np.float32)
+        np.testing.assert_allclose(one, other, rtol=2e-2, atol=1e-2 * np.abs(other).max())
+
+
 def test_other_ways_of_products_refuse_a_pitch() -> None:
     said = {"contract": ((1,), (1,)), "batch": ((), ()), "dtype": bfloat16}
     views = tuple(View.dense(spec(shape, bfloat16)) for shape in ((1, 768), (3071, 768)))
     result = spec((1, 3071), bfloat16)
-    asked = Request("dot_general", said, views, (result,), _info(), pitches=(3072,))
+    asked = Request("dot_general", said, views, (result,), _info(), pitches=((3071, 3072),))
     assert isinstance(lower_dot_general(asked), Refusal)
 
 
@@ -142,7 +181,7 @@ class Families:
         return False
 
     def ask(self, op: str, attributes: Any, views: Any, results: Any, settled: bool, **more: Any):
-        if any(more["pitches"]) and not self.takes:
+        if more["pitches"] and not self.takes:
             return Refusal("dense results alone")
         odd = any(v.is_dense and v.shape[-1] % 8 for v in views)
         return (_work(self.slow if odd else 1),)

@@ -10,7 +10,7 @@ import calor
 from calor.backends.device import device_of
 from calor.dtypes import bfloat16
 from calor_interpreter.device import LanesDevice
-from calor_kernel.planning import plan as planning
+from calor_kernel.planning import scratch_rooms as planning
 from calor_kernel.planning import shared_copies, side_by_side
 from calor_kernel.planning.shared_copies import OPERAND_COPY
 from calor_kernel.runtime.backend import KernelBackend

@@ -165,7 +165,7 @@ def ranked(ways: Iterable[Way[P]], problem: P, request: Request) -> Candidates:
         if first is not None and (way.spare or not beside):
             continue
         reason = way.refuses(problem, request)
-        if any(request.pitches) and not way.pitched:
+        if request.pitches and not way.pitched:
             reason = "it writes dense results alone"
         if reason is not None:
             dropped.append(Dropped(way.name, reason))

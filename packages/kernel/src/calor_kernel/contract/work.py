@@ -298,6 +298,10 @@ class Candidates(tuple[Work, ...]):
         return made
 
 
+Line = tuple[int, int]
+"""The elements of a line of a result, and those from line to line; (0, 0) if it is dense."""
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """An op to do: its name and attributes, views of the operands, specs of the results.
@@ -305,9 +309,11 @@ class Request:
     ``deterministic``: whether the same input must give the same bits in every run. ``kept``: the
     operands whose preparing launches are free, because their output is cached. ``candidates``:
     whether alternatives to the most promising way are needed, for timing or for a stored result.
-    ``pitches``: for each result the elements from line to line of its last axis, 0 if it is dense;
-    () if all are. Only families that are registered for it are asked for one. ``lean``: whether
-    scratch memory of the size of the operands is worse than time.
+    ``pitches``: for each result the elements of a line, of its last axes, and those from line to
+    line, (0, 0) if it is dense; () if all are. Only families that are registered for it are asked
+    for one. ``lean``: whether scratch memory of the size of the operands is worse than time.
+    ``room``: the bytes of scratch memory that a plan has left, None if there is no limit; a way
+    that can takes less by chunks.
     """
 
     op: str
@@ -318,8 +324,9 @@ class Request:
     deterministic: bool = False
     kept: frozenset[int] = frozenset()
     candidates: bool = False
-    pitches: tuple[int, ...] = ()
+    pitches: tuple[Line, ...] = ()
     lean: bool = False
+    room: int | None = None
 
     @property
     def rounds(self) -> bool:

@@ -4,18 +4,20 @@ Requirements: a matrix with an odd number of columns, as the scores of 50,257 wo
 lines where no copy engine and no vector access can. Each product that reads it would copy it first.
 So its producer writes the lines with a pitch, and its readers take it by strides, if the families
 of all of them do so and their launches then move less. A value that dies where such a matrix is
-made gets the same pitch, so that both can share memory. Elements keep their bits.
+made gets the same pitch, so that both can share memory. The pixels of a channel are a line too:
+convolutions copy images of 14 x 14 pixels in half types for that reason. Elements keep their bits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from typing import Final
 
 from calor_kernel.contract.choices import is_size
 from calor_kernel.contract.cost import Ceilings, ceilings_of, work_seconds
-from calor_kernel.contract.work import PITCHED, Refusal
+from calor_kernel.contract.work import PITCHED, Line, Refusal
 from calor_kernel.planning.lowering import Lowerings
 from calor_kernel.planning.values import Piece, Task, Value
 
@@ -27,6 +29,11 @@ _LONG: Final = 64
 _READERS: Final = frozenset(("dot_general", "product_chain", "row_program"))
 # Bytes of an access of a copy engine: lines at multiples of it need no pitch.
 _ACCESS: Final = 16
+# The ops that read images, whose lines are the pixels of a channel, and other readers of images;
+# a pitch is at most so many parts more than a line.
+_IMAGES: Final = frozenset(("conv", "conv_chain", "conv_input_gradient", "conv_weight_gradient"))
+_BESIDE: Final = _IMAGES | {"row_program"}
+_MORE: Final = 16
 
 
 def with_pitches(
@@ -37,9 +44,18 @@ def with_pitches(
     search = _Search(made, outputs, lowerings, deterministic)
     for number, task in enumerate(tasks):
         for piece in task.outputs:
-            if search.odd(number, piece):
+            if search.line(number, piece) is not None:
                 search.settle(piece)
     return made
+
+
+def odd(length: int, item: int) -> bool:
+    """Return whether lines of so many items begin where no copy engine can read them."""
+    return length * item % _ACCESS != 0
+
+
+def _rounded(count: int, unit: int) -> int:
+    return -(-count // unit) * unit
 
 
 class _Search:
@@ -57,21 +73,29 @@ class _Search:
             for value in task.inputs:
                 self.readers.setdefault(value.piece, {})[number] = None
 
-    def odd(self, number: int, piece: Piece) -> bool:
-        """Return whether a result is a large matrix whose lines begin at odd places."""
+    def line(self, number: int, piece: Piece) -> Line | None:
+        """Return a line of a large result and its pitch, None unless lines begin at odd places."""
         task = self.tasks[number]
         spec = task.results[task.outputs.index(piece)]
         if is_size(piece.nbytes) or task.op not in PITCHED or piece in self.kept or piece.line[0]:
-            return False
+            return None
         if piece.nbytes < _LEAST or len(spec.shape) < 2 or piece.nbytes != spec.nbytes:
-            return False
-        nbytes = spec.shape[-1] * spec.dtype.itemsize
-        if nbytes % _ACCESS == 0 or nbytes < _LONG * _LINE or _LINE % spec.dtype.itemsize:
-            return False
-        return all(self.tasks[n].op in _READERS for n in self.readers.get(piece, ()))
+            return None
+        item, read = spec.dtype.itemsize, {self.tasks[n].op for n in self.readers.get(piece, ())}
+        if _ACCESS % item:
+            return None
+        if read <= _READERS:
+            length = spec.shape[-1]
+            pitch = _rounded(length, _LINE // item)
+            return (length, pitch) if length * item >= _LONG * _LINE and odd(length, item) else None
+        if not read <= _BESIDE or len(spec.shape) < 3:
+            return None
+        length = prod(spec.shape[2:])
+        pitch = _rounded(length, _ACCESS // item)
+        return (length, pitch) if length < pitch <= length + length // _MORE else None
 
     def settle(self, piece: Piece) -> None:
-        """Give a matrix a pitch, and what it may be written over, if that saves time."""
+        """Give a result a pitch, and what it may be written over, if that saves time."""
         found = self.asked([piece])
         if found is None or not self.saves(found):
             return
@@ -81,7 +105,7 @@ class _Search:
             below = value.piece
             if below in self.maker and below.nbytes == piece.nbytes:
                 dies = max(self.readers[below]) == number
-                if dies and self.odd(self.maker[below], below):
+                if dies and self.line(self.maker[below], below) is not None:
                     both = self.asked([piece, below])
                     found = found if both is None else both
         self.take(found)
@@ -110,12 +134,10 @@ class _Search:
         return found
 
     def pitched(self, piece: Piece) -> Piece:
-        """Return the memory of a matrix with a pitch."""
-        task = self.tasks[self.maker[piece]]
-        spec = task.results[task.outputs.index(piece)]
-        length, item = spec.shape[-1], spec.dtype.itemsize
-        pitch = -(-length * item // _LINE) * _LINE // item
-        return Piece("made", piece.nbytes // length * pitch, line=(length, pitch))
+        """Return the memory of a result with a pitch."""
+        line = self.line(self.maker[piece], piece)
+        assert line is not None
+        return Piece("made", piece.nbytes // line[0] * line[1], line=line)
 
     def moved(self, task: Task, pitched: Mapping[Piece, Piece]) -> Task | None:
         """Return a task on pieces with pitches, None if its family refuses it."""
@@ -130,10 +152,10 @@ class _Search:
                 return None
             inputs.append(Value(piece, view))
         outputs = tuple(pitched.get(piece, piece) for piece in task.outputs)
-        pitches = tuple(piece.line[1] for piece in outputs)
-        if any(pitches) and task.op not in PITCHED:
+        lines = tuple(piece.line for piece in outputs)
+        pitches = lines if any(length for length, _ in lines) else ()
+        if pitches and task.op not in PITCHED:
             return None
-        pitches = pitches if any(pitches) else ()
         given = task.attributes, tuple(v.view for v in inputs), task.results, self.deterministic
         works = self.lowerings.ask(task.op, *given, pitches=pitches)
         if isinstance(works, Refusal):

@@ -24,6 +24,7 @@ from calor_kernel.contract.work import (
     Candidates,
     Input,
     Launch,
+    Line,
     Refusal,
     Request,
     View,
@@ -77,20 +78,22 @@ class Lowerings:
         outputs: tuple[Spec, ...],
         deterministic: bool = False,
         kept: frozenset[int] = frozenset(),
-        pitches: tuple[int, ...] = (),
+        pitches: tuple[Line, ...] = (),
+        room: int | None = None,
     ) -> Sequence[Work] | Refusal:
         """Return the candidates of a family for an op, or the reason for none.
 
         ``kept``: the operands whose preparation is done once for many calls. ``pitches``: those of
-        results, for the ops of ``PITCHED``.
+        results, for the ops of ``PITCHED``. ``room``: the bytes of scratch memory that there are.
         """
-        key = self.key(op, attributes, inputs, outputs, deterministic, kept, pitches)
+        key = self.key(op, attributes, inputs, outputs, deterministic, kept, pitches, room)
         found = self._memo.get(key)
         if found is None:
             wanted = self.wants(op)
             request = Request(
                 *(op, attributes, inputs, outputs, self.info, deterministic, kept, wanted, pitches),
                 lean=self.lean,
+                room=room,
             )
             found = remember(self._memo, key, self.answer(request))
         return found

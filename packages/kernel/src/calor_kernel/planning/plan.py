@@ -41,9 +41,7 @@ from calor_kernel.planning.recording import (
     Targets,
     behind,
 )
-from calor_kernel.planning.shared_copies import shared_copies
-from calor_kernel.planning.side_by_side import side_by_side
-from calor_kernel.planning.task_order import released_early
+from calor_kernel.planning.scratch_rooms import arranged_tasks
 from calor_kernel.planning.values import Depends, Draft, HostBlock
 
 if TYPE_CHECKING:
@@ -165,9 +163,7 @@ class Plan:
     def __init__(self, engine: Engine, draft: Draft, works: Sequence[Work] | None = None) -> None:
         if works is None:
             chosen = engine.tuner.choose_all(draft.tasks)
-            info = engine.device.info
-            beside = side_by_side(*shared_copies(draft, chosen, info), info)
-            draft, works = released_early(*beside)
+            draft, works = arranged_tasks(draft, chosen, engine.lowerings, engine.deterministic)
         self.begin(engine, draft, draft.graph, works)
         self.output_bytes: Sequence[int] = [p.nbytes for p in draft.outputs]
         self.graph: Graph = draft.graph

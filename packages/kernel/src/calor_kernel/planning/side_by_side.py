@@ -40,7 +40,7 @@ _FEW: Final = 16
 _MOST: Final = 64
 # Bytes of values that wait for a group, by falling preference. The memory of a plan may grow by a
 # part, and at least so many bytes.
-_WAITING: Final = (32 << 20, 4 << 20, 0)
+_WAITING: Final = (32 << 20, 4 << 20, 2 << 20, 1 << 20, 0)
 _GROWTH: Final = 64
 _LEAST: Final = 4 << 20
 # Bytes that are moved while a launch starts.

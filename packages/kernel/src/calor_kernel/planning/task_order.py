@@ -19,7 +19,7 @@ from calor_kernel.contract.choices import is_size
 from calor_kernel.contract.work import Work
 from calor_kernel.planning.arena import lives
 from calor_kernel.planning.failing import last_failing
-from calor_kernel.planning.values import Draft, Piece, Task
+from calor_kernel.planning.values import Draft, Piece
 
 # A task is moved if it frees so many bytes, and waits for at most so many tasks of few bytes each.
 _FREED: Final = 64 << 10
@@ -38,14 +38,16 @@ def released_early(draft: Draft, works: Sequence[Work]) -> tuple[Draft, Sequence
     if order == [*range(len(tasks))]:
         return draft, works
     moved, chosen = [tasks[n] for n in order], [works[n] for n in order]
-    before, after = _most(draft, tasks, works), _most(draft, moved, chosen)
-    if before - after <= before // _SHARE:
-        return draft, works
-    return replace(draft, tasks=moved), chosen
+    other = replace(draft, tasks=moved)
+    before, after = (
+        max(live_bytes(one, some), default=0) for one, some in ((draft, works), (other, chosen))
+    )
+    return (draft, works) if before - after <= before // _SHARE else (other, chosen)
 
 
-def _most(draft: Draft, tasks: Sequence[Task], works: Sequence[Work]) -> int:
-    """Return the most bytes that are in use if state is written in place."""
+def live_bytes(draft: Draft, works: Sequence[Work]) -> list[int]:
+    """Return the bytes that are in use at each task if state is written in place."""
+    tasks = draft.tasks
     kept = frozenset(draft.outputs)
     written = {
         task.outputs[result]: task.inputs[operand].piece
@@ -53,7 +55,7 @@ def _most(draft: Draft, tasks: Sequence[Task], works: Sequence[Work]) -> int:
         for operand, result in reversed(work.in_place)
         if task.outputs[result] in kept and task.inputs[operand].piece.kind == "input"
     }
-    return max(lives(tasks, works, draft.outputs, written).live(len(tasks)), default=0)
+    return lives(tasks, works, draft.outputs, written).live(len(tasks))
 
 
 @dataclass(slots=True)

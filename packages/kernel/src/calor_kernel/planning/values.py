@@ -14,7 +14,7 @@ import numpy as np
 
 from calor.graph.graph import Graph
 from calor.specs import Spec
-from calor_kernel.contract.work import Launch, View, Work, row_major
+from calor_kernel.contract.work import Launch, Line, View, Work, row_major
 
 Kind = Literal["input", "host", "constant", "made", "kept"]
 # The maximum number of ops that an error names if any of a graph's may be the cause.
@@ -37,7 +37,7 @@ class Piece:
     kind: Kind
     nbytes: int
     number: int = 0
-    line: tuple[int, int] = (0, 0)
+    line: Line = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Task:
     results: tuple[Spec, ...] = ()
     covers: tuple[str, ...] = ()
     members: tuple[Task, ...] = ()
-    pitches: tuple[int, ...] = ()
+    pitches: tuple[Line, ...] = ()
 
 
 @dataclass(eq=False, slots=True)

@@ -21,6 +21,7 @@ from calor_interpreter.device import LanesDevice
 from calor_kernel.library.conv import lower_conv_weight_gradient
 from calor_kernel.library.conv.problem import Convolution, for_weight
 from calor_kernel.library.gemm.generic import GenericPlan
+from calor_kernel.planning import scratch_rooms
 from calor_kernel.runtime.backend import KernelBackend
 
 from .test_conv import DIGITS, NONE, check
@@ -66,6 +67,40 @@ def test_products_of_places(row, dtype, waits, monkeypatch):
     assert alone == (many and waits)
     backend = KernelBackend("lanes", lambda index: LanesDevice(info))
     check(backend, "conv_weight_gradient", row, dtype, precision="high")
+
+
+# Windows that see a part of the images.
+CHUNKED = [
+    (((3, 16, 16, 17), *ROWS[5][1:]), "bfloat16", True),
+    (((5, 16, 16, 17), *ROWS[5][1:]), "float32", False),
+]
+
+
+@pytest.mark.parametrize(("row", "dtype", "waits"), CHUNKED, ids=str)
+def test_chunks_of_images_where_copies_make_the_peak(row, dtype, waits, monkeypatch):
+    """Copies of some images are in memory at a time, and the sums of all chunks are added."""
+    monkeypatch.setitem(DIGITS, "float32", 2e-3)
+    monkeypatch.setattr(weight_gradient_gemm, "_MANY", 1)
+    for module in (weight_gradient_gemm, summed_parts_launch):
+        monkeypatch.setattr(module, "STEPS", 1)
+    # A plan of nothing else saves any share of its memory.
+    monkeypatch.setattr(scratch_rooms, "_SHARE", 1 << 30)
+    monkeypatch.setattr(weight_gradient_gemm, "_GAIN", 1 << 30)
+    features = H200.features if waits else H200.features - {"forward_progress"}
+    info = replace(H200, cores=8, features=features)
+    request = asked(row, dtype, info)
+    (whole,), (work,) = (lower_conv_weight_gradient(replace(request, room=n)) for n in (None, 1))
+    made = [launch.build.function.name for launch in work.launches]
+    assert made.count("matmul_tma") > 1 == made.count("add_transposed")
+    assert sum(work.scratch) < sum(whole.scratch)
+    backend = KernelBackend("lanes", lambda index: LanesDevice(info))
+    found = []
+    plan = scratch_rooms._Search.shrink
+    monkeypatch.setattr(
+        scratch_rooms._Search, "shrink", lambda *given: found.append(plan(*given)) or found[-1]
+    )
+    check(backend, "conv_weight_gradient", row, dtype, precision="high")
+    assert any(found)
 
 
 # Images, places and cores; parts of a tile, more than are read at once and than units that wait.

@@ -39,7 +39,7 @@ def names(layer, rows, depth=DEEP, dtype="float32"):
         return calor.sum(x)
 
     graph = calor.trace(calor.grad(loss), w, x)
-    return [graph.nodes[n].op.name for n in postponed(graph)]
+    return [graph.nodes[n].op.name for n in postponed(graph).every]
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,11 @@ import pytest
 import calor
 from calor.dtypes import bfloat16, float32, float64
 from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
+from calor_kernel.contract.fuser import Group
 from calor_kernel.library.elementwise import ElementwiseFuser
 from calor_kernel.library.reduce import RowFuser
+from calor_kernel.planning.compiling import arranged
+from calor_kernel.planning.planner import cover
 from calor_kernel.runtime.backend import KernelBackend
 
 F = calor
@@ -185,6 +188,56 @@ def test_launches(case):
     arrays = [np.ones(s, np.float32) for s in shapes]
     _, executable = _run(graph, arrays, (RowFuser(), ElementwiseFuser()), ONE_UNIT)
     assert sum(map(len, executable.base.recording.launches)) == launches
+
+
+def _widened(g, h, x):
+    """What a residual block's gradient adds and masks, which a norm and another block read."""
+    made = F.where(x > 0, g + h, 0.0)
+    wide = made.astype(float32)
+    return made, F.sum(wide, axis=0), F.sum(wide * x.astype(float32), axis=0)
+
+
+def test_half_types_are_converted_where_they_are_made():
+    """Conversions of a value that others read too are in its launch, since none is stored."""
+    shape = (4096, 64)
+    graph = arranged(_graph(_widened, bfloat16, [shape] * 3))
+    units = cover(graph, (RowFuser(), ElementwiseFuser()), ONE_UNIT)
+    groups = [unit for unit in units if isinstance(unit, Group)]
+    assert [one.op for one in groups] == ["row_program"]
+    stored = [graph.specs[v] for v in groups[0].outputs]
+    assert [one.dtype for one in stored if one.shape == shape] == [bfloat16]
+
+
+def test_what_follows_a_product_is_left_to_its_epilogue():
+    """A product writes the sum that a norm reads, so the norm does not."""
+
+    def layer(x, w, h):
+        y = x @ w + h
+        return y, _norm(y.astype(float32), 1.0, 0.0)
+
+    graph = arranged(_graph(layer, bfloat16, [(4096, 64), (64, 64), (4096, 64)]))
+    (group,) = (one for one in cover(graph, (RowFuser(),), ONE_UNIT) if isinstance(one, Group))
+    (made,) = (n for n, node in enumerate(graph.nodes) if graph.outputs[0] in node.outputs)
+    assert made not in group.nodes
+
+
+def _branches(x, y, w):
+    """Two branches through one layer, which have its scale in common."""
+
+    def layer(x):
+        made = F.tanh(x * w)
+        return made - F.sum(made, axis=(0, 2), keepdims=True)
+
+    return layer(x), layer(y)
+
+
+def test_branches_that_read_unlike_rows_are_apart():
+    """The rows of one would wait for those of the other, as of two passes through a network."""
+    graph = arranged(_graph(_branches, float32, [(64, 4, 20), (64, 4, 20), (4, 1)]))
+    units = cover(graph, (RowFuser(), ElementwiseFuser()), ONE_UNIT)
+    groups = [unit for unit in units if isinstance(unit, Group)]
+    assert [one.op for one in groups] == ["row_program"] * 2
+    assert not any({0, 1} <= {*one.inputs} for one in groups)
 
 
 def _norm_gradient(x, y, g):

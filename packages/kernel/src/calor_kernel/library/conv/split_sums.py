@@ -14,7 +14,7 @@ from calor.dtypes import DType, float32
 from calor_kernel import language as kl
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple
-from calor_kernel.contract.work import Output
+from calor_kernel.contract.work import Input, Output, Scratch
 from calor_kernel.library.gemm.epilogue import After, Epilogue, Tail, Writer
 from calor_kernel.library.steps import Steps
 
@@ -100,6 +100,13 @@ def ending(target: Bound, tail: Tail | None, count: int = 1) -> tuple[Bound, dic
     if tail is None or not isinstance(target.place, Output):
         return target, {"after": None}
     return replace(target, dtype=tail.expression.outputs[0]), tail.given(count)
+
+
+def later(memory: Bound, elements: int) -> Bound:
+    """Return memory from a later element on."""
+    place = memory.place
+    assert isinstance(place, Input | Output | Scratch)
+    return Bound(replace(place, offset=place.offset + elements), memory.dtype)
 
 
 def target_of(steps: Steps, dtype: DType, count: int) -> Bound:

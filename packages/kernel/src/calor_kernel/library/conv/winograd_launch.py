@@ -18,7 +18,7 @@ from calor_kernel import language as kl
 from calor_kernel.contract.choices import spec_of
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple, operand
-from calor_kernel.contract.work import Input, Output, Request, Scratch, View, Work
+from calor_kernel.contract.work import Output, Request, Scratch, View, Work
 from calor_kernel.library.conv.implicit_gemm_operands import two_axes
 from calor_kernel.library.conv.implicit_gemm_simt_launch import (
     cycles_of,
@@ -26,7 +26,7 @@ from calor_kernel.library.conv.implicit_gemm_simt_launch import (
     simt_refusal,
 )
 from calor_kernel.library.conv.problem import Convolution, Correlation, Lead
-from calor_kernel.library.conv.split_sums import ending
+from calor_kernel.library.conv.split_sums import ending, later
 from calor_kernel.library.conv.winograd import (
     FOUR,
     Exact,
@@ -148,13 +148,6 @@ def _image_axes(layer: Layer, plan: Plan) -> tuple[TileAxis[int], TileAxis[int]]
     return down, across
 
 
-def _later(memory: Bound, elements: int) -> Bound:
-    """Return memory from a later element on."""
-    place = memory.place
-    assert isinstance(place, Input | Output | Scratch)
-    return Bound(replace(place, offset=place.offset + elements), memory.dtype)
-
-
 def _of_pixels(one: Convolution, layer: Layer, plan: Plan, request: Request) -> Work:
     """Return the launches of a convolution or of an input gradient."""
     p, info, steps = one.problem, one.info, Steps()
@@ -177,7 +170,7 @@ def _of_pixels(one: Convolution, layer: Layer, plan: Plan, request: Request) -> 
     for first, images in layer.chunks(plan):
         tiles = layer.tiles(plan, images)
         seen = _Source(
-            _later(source, first * p.leads[0].a), channels.a, p.leads[0].a,
+            later(source, first * p.leads[0].a), channels.a, p.leads[0].a,
             _image_axes(layer, plan),
         )  # fmt: skip
         _transform(steps, seen, given, channels.size, tiles, lines, info)
@@ -203,7 +196,7 @@ def _weights(problem: Correlation, layer: Layer) -> _Source:
         if own.b != axis.b
     )
     down, across = (TileAxis(0, 0, axis.terms, axis.b) for axis in layer.axes)
-    source = _later(operand(1, p.b), start)
+    source = later(operand(1, p.b), start)
     return _Source(source, p.depth.b, p.leads[2].b, (down, across))
 
 
@@ -299,11 +292,11 @@ def _of_weights(one: Convolution, layer: Layer, plan: Plan, request: Request) ->
     for number, (first, images) in enumerate(chunks):
         tiles = layer.tiles(plan, images)
         x = _Source(
-            _later(operand(0, p.a), first * p.depth.a), channels.a, p.depth.a,
+            later(operand(0, p.a), first * p.depth.a), channels.a, p.depth.a,
             _image_axes(layer, plan),
         )  # fmt: skip
         g = _Source(
-            _later(operand(1, p.b), first * p.depth.b), rows.b, p.depth.b, (pixels[0], pixels[1])
+            later(operand(1, p.b), first * p.depth.b), rows.b, p.depth.b, (pixels[0], pixels[1])
         )
         _transform(steps, x, seen, channels.size, tiles, lines, info)
         _transform(steps, g, given, rows.size, tiles, taps, info)
@@ -316,7 +309,7 @@ def _of_weights(one: Convolution, layer: Layer, plan: Plan, request: Request) ->
             )
             for count in (rows.size, channels.size)
         )
-        target = _later(sums, number * plan.parts * part_step)
+        target = later(sums, number * plan.parts * part_step)
         shape = plan.parts, points, rows.size, channels.size
         _product(steps, request, (left, given), (right, seen), 3, shape, target, spare)
     _results(

@@ -59,8 +59,8 @@ class Links:
         self.grouped = {n for one in units if isinstance(one, Group) for n in one.nodes}
         links = links_of(graph)
         self.maker, self.readers, self.wanted = links.makers, links.readers, links.wanted
-        # Nodes that join no launch that makes the operand given here.
-        self.postponed = postponed(graph)
+        # Nodes that join no launch that makes the operand given here; those of them that never do.
+        self.late, self.postponed = postponed(graph)
         # The answers to queries that are computed once: for this search, and for the graph.
         self.known: defaultdict[Any, dict[int, Any]] = defaultdict(dict)
         self.of_graph = links.answers

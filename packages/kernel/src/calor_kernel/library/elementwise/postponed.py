@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Mapping
 from itertools import accumulate
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from calor.graph.graph import Graph
 from calor_kernel.contract.choices import hinted
@@ -32,24 +32,38 @@ _ROW: Final = 8
 _SOURCES: Final = frozenset(("full", "constant", "iota"))
 _PRODUCTS: Final = frozenset(("dot_general", "conv", "conv_input_gradient", "conv_weight_gradient"))
 
-_last: list[tuple[weakref.ref[Graph], Mapping[int, int]]] = []
+
+class Postponed(NamedTuple):
+    """The nodes that do not join the maker of an operand, with that operand's number.
+
+    ``late``: those that are computed from a value that waits for other readers. ``every``: these
+    and the conversions to more bytes, which join the maker where nothing of more bytes is stored.
+    """
+
+    late: Mapping[int, int]
+    every: Mapping[int, int]
 
 
-def postponed(graph: Graph) -> Mapping[int, int]:
-    """Return the nodes that do not join the maker of an operand, with that operand's number."""
+_last: list[tuple[weakref.ref[Graph], Postponed]] = []
+
+
+def postponed(graph: Graph) -> Postponed:
+    """Return the nodes that do not join the maker of an operand."""
     for known, found in _last:
         if known() is graph:
             return found
-    made = MappingProxyType(_found(graph))
+    late = _late(graph)
+    made = Postponed(MappingProxyType(late), MappingProxyType(_widened(graph) | late))
     _last[:] = [(weakref.ref(graph), made)]
     return made
 
 
-def _found(graph: Graph) -> dict[int, int]:
+def _late(graph: Graph) -> dict[int, int]:
+    """Return the nodes that are computed from a value that waits for other readers."""
     sizes: list[int] = [hinted(s.nbytes) for s in graph.specs]
+    found: dict[int, int] = {}
     if max(sizes, default=0) < _SMALL:
-        return {}
-    found = _widened(graph)
+        return found
     base = list(range(len(sizes)))
     maker: dict[int, int] = {}
     readers: dict[int, list[int]] = {}
@@ -107,6 +121,8 @@ def _widened(graph: Graph) -> dict[int, int]:
     nodes alone read it and narrow it again, nothing is stored.
     """
     specs, deep, found = graph.specs, set[int](), dict[int, int]()
+    if max((hinted(s.nbytes) for s in specs), default=0) < _SMALL:
+        return found
     stored = {*graph.inputs, *graph.outputs}
     for node in graph.nodes:
         if node.op.name != "cast":

@@ -24,7 +24,7 @@ def lower_dot_general(request: Request) -> Sequence[Work] | Refusal:
     if request.inputs[0].dtype.kind == "storage":
         return lower_float8(request, lower_dot_general)
     task = task_of(request)
-    if any(request.pitches):
+    if request.pitches:
         return _pitched(task, request)
     if task.product.m * task.product.n * task.product.batches == 0:
         return [Work(())]
@@ -37,10 +37,10 @@ def lower_dot_general(request: Request) -> Sequence[Work] | Refusal:
 
 def _pitched(task: Task, request: Request) -> Sequence[Work] | Refusal:
     """Return the works of a product whose rows have a pitch."""
-    product, (columns,) = task.product, request.outputs
-    if repeats(product) or product.n != columns.shape[-1]:
+    product, ((length, pitch),) = task.product, request.pitches
+    if repeats(product) or product.n != length:
         return Refusal("rows of its result are no lines of the last axis, or repeat")
-    task = replace(task, product=replace(product, pitch=request.pitches[0]))
+    task = replace(task, product=replace(product, pitch=pitch))
     found = ranked(ways_of(request), task, request)
     return found or Refusal("none of its ways writes results with a pitch")
 

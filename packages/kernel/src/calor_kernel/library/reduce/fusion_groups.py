@@ -29,6 +29,9 @@ FOLDS: Final = frozenset((*TOTALS, *EXTREMES, *TRUTHS))
 # the last reader of one.
 _OPERANDS, _RESULTS, _OF_ROWS, _STEPS = 14, 4, 8, 48
 _BEYOND = 2
+# The ops with epilogues, and the values of an epilogue.
+_PRODUCTS: Final = frozenset(("dot_general", "conv"))
+_EPILOGUE: Final = 8
 # Bytes that take less time than a launch.
 _FEW: Final = 1 << 20
 
@@ -265,6 +268,30 @@ class Search(Links):
             waiting = self._around(group)
         return closed
 
+    def _varies(self, value: int) -> bool:
+        """Return whether a value is no constant, and not fewer elements that are spread."""
+        source = self.behind(value)[0]
+        size = self.graph.specs[value].size
+        return source not in self._same and bool(self.graph.specs[source].size == size)
+
+    @property
+    def _same(self) -> frozenset[int]:
+        return self._spread(0)
+
+    @once_of_graph
+    def _spread(self, _: int) -> frozenset[int]:
+        """Return the values computed of numbers, or of fewer elements that are spread, alone."""
+        specs, found = self.graph.specs, set[int]()
+        for number, node in enumerate(self.graph.nodes):
+            if node.op.name == "full":
+                found.update(node.outputs)
+            elif self._elementwise(number):
+                sources = self._sources(number)
+                size = specs[node.outputs[0]].size
+                if all(v in found or specs[v].size < size for v in sources):
+                    found.update(node.outputs)
+        return frozenset(found)
+
     def found(self) -> list[Rows]:
         """Return groups of several nodes that do not overlap, of the nodes in no group yet.
 
@@ -297,7 +324,8 @@ class Search(Links):
         """Return two groups as one, None if they have nothing in common or that is not correct."""
         if not common or (a.shape, a.axes) != (b.shape, b.axes):
             return None
-        if all(self.graph.specs[v].shape != a.shape for v in common):
+        if not any(self._varies(v) for v in common if self.graph.specs[v].shape == a.shape):
+            # One launch would read nothing once, and rows of both would wait for it.
             return None
         both = replace(
             a,
@@ -359,7 +387,7 @@ class Search(Links):
             # A program would write once a row what does not vary along rows.
             return None
         read_by = [r for v in node.outputs for r in self.readers.get(v, ()) if r in group.computing]
-        if any(self.postponed.get(r) in node.outputs for r in read_by):
+        if any(self._parted(group, r, node.outputs) for r in read_by):
             return None
         if not linked and (reads == "row" or (group.computing and not read_by)):
             return None
@@ -382,6 +410,35 @@ class Search(Links):
                 moves = [one[1] for one in found if one is not None]
                 grown = replace(grown, between=grown.between.union(*moves))
         return grown if not check or self._right(grown, node.outputs) else None
+
+    def _parted(self, group: Rows, reader: int, values: Sequence[int]) -> bool:
+        """Return whether a node of a group stays apart from the maker of some values.
+
+        A conversion to more bytes does if its result is stored, and if a product may write the
+        value.
+        """
+        value = self.postponed.get(reader)
+        if value is None or value not in values:
+            return False
+        stored = self._read_outside(group, self.graph.nodes[reader].outputs)
+        return self.late.get(reader) == value or bool(stored) or self._follows_product(value)
+
+    @once_of_graph
+    def _follows_product(self, value: int) -> bool:
+        """Return whether a value is made elementwise of a product's result.
+
+        An epilogue may write it then.
+        """
+        found = [self.behind(value)[0]]
+        for source in found:
+            maker = self.maker.get(source)
+            if maker is None:
+                continue
+            if self.graph.nodes[maker].op.name in _PRODUCTS:
+                return True
+            if self._elementwise(maker) and len(found) < _EPILOGUE:
+                found += [v for v in self._sources(maker) if v not in found]
+        return False
 
     @once_of_graph
     def _beside(self, number: int) -> bool:

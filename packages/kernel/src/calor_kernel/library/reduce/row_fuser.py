@@ -69,14 +69,14 @@ def lower_row_program(request: Request) -> Sequence[Work] | Refusal:
 
 def _with_pitches(program: Program, job: Job, request: Request) -> Job | None:
     """Return the job whose results have the request's pitches, None if their lines are no rows."""
-    if not any(request.pitches):
+    if not request.pitches:
         return job
     along = Schedule(program).along
     targets = []
     for k, (n, target) in enumerate(zip(program.results, job.targets, strict=True)):
-        pitch, view = request.pitches[k], target.view
-        made = view.pitched(request.outputs[k].shape[-1], pitch) if pitch else view
-        if made is None or (pitch and not along[n]):
+        (length, pitch), view = request.pitches[k], target.view
+        made = view.pitched(length, pitch) if length else view
+        if made is None or (length and not along[n]):
             return None
         targets.append(replace(target, view=made))
     return replace(job, targets=tuple(targets), pitched=True)

@@ -128,11 +128,16 @@ def parts_of(problem: Correlation, rounded: bool, info: DeviceInfo) -> Product |
     places, images, item = prod(axis.size for axis in p.axes), p.depth, p.a.dtype.itemsize
     least = min(outputs.size, channels.size)
     worth = p.a.dtype in (float16, bfloat16) or (rounded and p.a.dtype is float32)
-    if not worth or least < _LEAST or channels.size % _WHOLE or places * item % _LINE:
+    if not worth or least < _LEAST or channels.size % _WHOLE:
+        return None
+    # Of lines with a pitch, which are not cut.
+    lines = (outputs.b, channels.a, *((images.a, images.b) if images.size > 1 else ()))
+    if any(line * item % _LINE for line in lines):
         return None
     tiles = -(-outputs.size // _TILE) * -(-channels.size // _TILE) * images.size
     most = min(info.cores // tiles, places // _PIECE)
-    pieces = next(n for n in range(max(most, 1), 0, -1) if places * item % (n * _LINE) == 0)
+    some = range(max(most, 1), 1, -1)
+    pieces = next((n for n in some if places * item % (n * _LINE) == 0), 1)
     size = places // pieces
     return Product(
         (images.size, pieces), outputs.size, channels.size, size,

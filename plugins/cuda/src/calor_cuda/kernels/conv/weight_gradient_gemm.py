@@ -3,7 +3,8 @@
 Requirements: both operands are copied so that pixels, which are summed, are dense. The inputs of
 each tap become a row (im2col), so TF32 instructions for operands dense along K apply, and the
 product has the layout of the weights. The copy holds each input once for each tap, which pays while
-it fits the device's cache. The pixels are cut into parts that fill all cores.
+it fits the device's cache. The pixels are cut into parts that fill all cores. If a request has room
+for less, some images are copied at a time, and the sums of all are added at the end.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from calor_kernel.contract.launching import Bound, operand
 from calor_kernel.contract.work import Dropped, Output, Request, Scratch, Work
 from calor_kernel.library.conv.implicit_gemm_operands import two_axes
 from calor_kernel.library.conv.problem import Convolution, Correlation, Lead
-from calor_kernel.library.conv.split_sums import ALIGN, launch_sum, target_of
+from calor_kernel.library.conv.split_sums import ALIGN, later, launch_sum, target_of
 from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.library.steps import Steps
 
@@ -51,8 +52,9 @@ _ROWS = 256
 # Rows and columns of a tile, and stages; rows of tiles that share their operands.
 _TILES = ((64, 64, 8), (64, 128, 8), (128, 128, 6), (64, 256, 5), (192, 128, 4), (128, 256, 4))
 _BAND = 16
-# Maximum of parts, and the number of plans to time.
-_PARTS, _TIMED = 64, 6
+# Maximum of parts, the number of plans to time, the most chunks of images, and the part of its
+# scratch memory that another chunk saves at least.
+_PARTS, _TIMED, _CHUNKS, _GAIN = 64, 6, 8, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +106,17 @@ def copies_first(problem: Correlation) -> bool:
 def weight_product_works(one: Convolution, request: Request) -> Iterator[Work | Dropped]:
     """Yield the works of a suitable weight gradient, the likeliest first."""
     problem, info = one.seen, one.info
-    best: dict[tuple[int, int, bool], _Made] = {}
-    for made in sorted(_plans(problem, info), key=lambda made: made.cycles):
-        key = made.plan.rows, made.plan.columns, made.summed is None
-        best.setdefault(key, made)
-    for made in list(best.values())[:_TIMED]:
-        work = _work(problem, made, info, one.rounded)
+    most = 1 if request.room is None else min(problem.depth.size, _CHUNKS)
+    least, found = 0, list[tuple[_Made, Work | Dropped]]()
+    for chunks in range(1, most + 1):
+        made_of = _made_of(_some(problem, chunks), problem, info, one.rounded)
+        scratch = next((sum(w.scratch) for _, w in made_of if isinstance(w, Work)), 0)
+        # The sums of many chunks take more memory than their copies save.
+        if not found or scratch < least - least // _GAIN:
+            least, found = scratch, made_of
+        if request.room is None or scratch <= request.room:
+            break
+    for made, work in found:
         if isinstance(work, Dropped):
             yield work
             return
@@ -118,6 +125,25 @@ def weight_product_works(one: Convolution, request: Request) -> Iterator[Work | 
         if made.summed is not None:
             name = f"{name}, one launch"
         yield replace(work, variant=name, group=int(not copies_first(problem)))
+
+
+def _some(problem: Correlation, chunks: int) -> Correlation:
+    """Return the problem of so many images that ``chunks`` of them are all."""
+    return replace(problem, depth=replace(problem.depth, size=-(-problem.depth.size // chunks)))
+
+
+def _made_of(
+    some: Correlation, whole: Correlation, info: DeviceInfo, rounded: bool
+) -> list[tuple[_Made, Work | Dropped]]:
+    """Return plans of a chunk of images, the fastest first, and their works for all images."""
+    best: dict[tuple[int, int, bool], _Made] = {}
+    for made in sorted(_plans(some, info), key=lambda made: made.cycles):
+        key = made.plan.rows, made.plan.columns, made.summed is None
+        best.setdefault(key, made)
+    return [
+        (made, _work(whole, some.depth.size, made, info, rounded))
+        for made in list(best.values())[:_TIMED]
+    ]
 
 
 def _columns(problem: Correlation) -> int:
@@ -164,46 +190,52 @@ def _whole(problem: Correlation, room: int, rounded: bool = False) -> Product:
     return Product((1, 1), rows, _columns(problem), room, copy, copy, dtype, rounded)
 
 
-def _work(problem: Correlation, made: _Made, info: DeviceInfo, rounded: bool) -> Work | Dropped:
-    """Return the work of a plan, or why TMA refuses it."""
+def _work(
+    problem: Correlation, some: int, made: _Made, info: DeviceInfo, rounded: bool
+) -> Work | Dropped:
+    """Return the work of a plan for ``some`` images at a time, or why TMA refuses it."""
     p, dtype, steps = problem, problem.a.dtype, Steps()
     (_, outputs, channels), images, axes = p.leads, p.depth, two_axes(p)
     columns, room = _columns(p), made.parts * made.share
     left, right = (steps.memory(n * room * dtype.itemsize) for n in (outputs.size, columns))
-    count = outputs.size * columns
-    rounded = rounded and dtype is float32
+    count, firsts = outputs.size * columns, range(0, images.size, some)
+    parts = made.parts if made.summed is None else 1
+    every = len(firsts) * parts
+    target = target_of(steps, dtype, every * count if every > 1 else 0)
+    plan = replace(made.plan, result=float32 if every > 1 else dtype)
+    product = replace(_whole(p, room, rounded and dtype is float32), dtype=plan.result)
     if made.summed is None:
-        target = target_of(steps, dtype, made.parts * count if made.parts > 1 else 0)
         operands = Operand((0, made.share), room, 1, 0, dtype)
-        product = Product(
-            (1, made.parts), outputs.size, columns, made.share, operands, operands,
-            made.plan.result, rounded,
-        )  # fmt: skip
-        assert isinstance(target.place, Output | Scratch)
-        build = boxed(product, (left, right), info, target.place)
-        if isinstance(build, Dropped):
-            return build
-        launch = build(made.plan)
-    else:
-        target = Bound(Output(0), dtype)
-        whole_product = _whole(p, room, rounded)
-        reason = tma_refusal(whole_product, info)
-        if reason is not None:
-            return Dropped("boxes", reason)
-        sums = steps.memory(room_of(made.plan, made.summed))
-        launch = summed_launch(whole_product, (left, right), made.plan, made.summed, sums, info)
+        product = replace(product, batch=(1, parts), k=made.share, a=operands, b=operands)
+    reason = tma_refusal(product, info)
+    if reason is not None:
+        return Dropped("boxes", reason)
+    sums = None if made.summed is None else steps.memory(room_of(plan, made.summed))
     places = (axes[0].terms, axes[1].terms)
     whole = [SightAxis(a.terms, a.b, 0, 1, 0) for a in axes]
     seen = [SightAxis(a.size, a.a, a.start, a.summed, a.result) for a in axes]
-    of_g = Lead(images.size, images.b, 0), Lead(outputs.size, outputs.b, 0)
-    g, x, taps = operand(1, p.b), operand(0, p.a), (axes[0].count, axes[1].count)
-    both = (
-        Viewed(g, Bound(left, dtype), *of_g, (whole[0], whole[1]), (1, 1)),
-        Viewed(x, Bound(right, dtype), images, channels, (seen[0], seen[1]), taps),
-    )
-    # Copies of one form can be one launch with those of other gradients, copies of two cannot.
-    copied = [both] if taps != (1, 1) else [(one,) for one in both]
-    steps.launches += [unfold_launch(some, places, room, info) for some in copied]
-    steps.launches.append(launch)
-    launch_sum(steps, target, dtype, (1, 1, count, count), made.parts, count, info)
+    taps = axes[0].count, axes[1].count
+    for number, first in enumerate(firsts):
+        size = min(some, images.size - first)
+        g, x = (later(operand(k, v), first * n)
+                for k, v, n in ((1, p.b, images.b), (0, p.a, images.a)))  # fmt: skip
+        of_g = Lead(size, images.b, 0), Lead(outputs.size, outputs.b, 0)
+        of_x = replace(images, size=size), channels
+        both = (
+            Viewed(g, Bound(left, dtype), *of_g, (whole[0], whole[1]), (1, 1)),
+            Viewed(x, Bound(right, dtype), *of_x, (seen[0], seen[1]), taps),
+        )
+        # Copies of one form can be one launch with those of other gradients, copies of two cannot.
+        copied = [both] if taps != (1, 1) else [(one,) for one in both]
+        steps.launches += [unfold_launch(few, places, room, info) for few in copied]
+        place = later(target, number * parts * count).place
+        assert isinstance(place, Output | Scratch)
+        if made.summed is None or sums is None:
+            build = boxed(product, (left, right), info, place)
+            assert not isinstance(build, Dropped)
+            steps.launches.append(build(plan))
+        else:
+            given = product, (left, right), plan, made.summed, sums, info
+            steps.launches.append(summed_launch(*given, place))
+    launch_sum(steps, target, dtype, (1, 1, count, count), every, count, info)
     return steps.work()

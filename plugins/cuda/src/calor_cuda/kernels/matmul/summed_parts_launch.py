@@ -16,7 +16,7 @@ from calor_cuda.kernels.matmul.warpgroup_tma_plan import TmaPlan
 from calor_cuda.kernels.warpgroup import LINE
 from calor_kernel.contract.choices import is_size
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.work import Input, Launch, Scratch
+from calor_kernel.contract.work import Input, Launch, Output, Scratch
 from calor_kernel.library.matmul.problem import Product
 from calor_kernel.library.matmul.ranking import cubes_of
 from calor_kernel.library.matmul.task import Task
@@ -30,6 +30,7 @@ _LATENCY = 1200
 STEPS = 8
 # Time in parts relative to another way's, from which the estimates tell that it is faster.
 _FASTER = 0.9
+_RESULT = Output(0)
 
 
 def cycles_of(product: Product, plan: TmaPlan, of: Summed[int], info: DeviceInfo) -> float:
@@ -70,19 +71,23 @@ def summed_launch(
     of: Summed[int],
     sums: Scratch,
     info: DeviceInfo,
+    target: Output | Scratch = _RESULT,
 ) -> Launch:
-    """Return the launch of the sum over all products, to the result.
+    """Return the launch of the sum over all products, to a ``target`` of the plan's result dtype.
 
     ``sums``: the memory of the parts' sums, of as many bytes as :func:`room_of` tells.
     """
     # The launch takes the last block of scratch memory for the sums.
-    return summed_task(Task(product, places, info, scratch=(0,) * (sums.number + 1)), plan, of)
+    task = Task(product, places, info, scratch=(0,) * (sums.number + 1))
+    return summed_task(task, plan, of, target)
 
 
-def summed_task(task: Task, plan: TmaPlan, of: Summed[int]) -> Launch:
+def summed_task(
+    task: Task, plan: TmaPlan, of: Summed[int], target: Output | Scratch = _RESULT
+) -> Launch:
     """Return the launch of a task, whose last block of scratch memory is for the sums."""
     product = task.product
-    made = tma_launch(task, plan, summed=of)
+    made = tma_launch(task, plan, target, summed=of)
     result = product.m * product.n
     extra = 2 * of.parts * result * float32.itemsize
     repeated = (product.batches - 1) * result * product.dtype.itemsize
