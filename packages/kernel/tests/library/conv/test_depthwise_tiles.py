@@ -54,3 +54,23 @@ def test_parts_of_a_weight_gradient_are_added(reordered):
         "bfloat16",
         reordered=reordered,
     )
+
+
+# Images, filters, strides, padding, dilation, and groups, along one axis.
+LINES = {
+    "plain": ((2, 5, 70), (5, 1, 31), (1,), ((15, 15),), (1,), 5),
+    "odd": ((1, 3, 43), (3, 1, 6), (1,), ((0, 4),), (1,), 3),
+    "dilated": ((2, 3, 40), (3, 1, 7), (1,), ((6, 2),), (2,), 3),
+    "strided": ((1, 4, 61), (4, 1, 9), (2,), ((4, 4),), (1,), 4),
+}
+
+
+@pytest.mark.parametrize("op", ["conv", "conv_input_gradient"])
+@pytest.mark.parametrize("name", LINES)
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_units_have_several_outputs_of_a_line(op, name, dtype):
+    info = replace(INFO, cores=1)
+    work = named(op, LINES[name], dtype, info)
+    if name == "plain":
+        assert not work.launches[0].label.startswith("depthwise tiles 1x1 by ")
+    check(KernelBackend("lanes", lambda index: LanesDevice(info)), op, LINES[name], dtype)

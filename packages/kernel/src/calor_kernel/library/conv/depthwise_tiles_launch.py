@@ -36,6 +36,8 @@ from calor_kernel.library.steps import Steps
 _UNITS, _TOGETHER = 256, 2
 # Maxima: taps of a window and stride phases of a block, which are unrolled; rows of a block.
 _TAPS, _PHASES, _ROWS = 63, 16, 14
+# Taps of a window along one axis from which a unit has several outputs of a line, at most so many.
+_WINDOW, _LINE = 5, 5
 # Bytes of shared memory of a cube at most, and of a memory transaction.
 _BYTES, _TRANSACTION = 40960, 32
 # What a unit does beside its products: for a staged value, and for a block.
@@ -91,15 +93,24 @@ class _Tiles:
 
 
 def _oriented(p: Correlation) -> tuple[Axis[int], Axis[int]]:
-    """Return the axes of outputs; for a weight gradient, pixels of g; taps are summed."""
+    """Return the axes of outputs; for a weight gradient, pixels of g; taps are summed.
+
+    Of a line with a long window a unit has several outputs, which share weights and inputs.
+    """
     down, across = two_axes(p)
     if not p.by_weight:
-        return down, across
+        return (across, down) if _is_line(down, across) else (down, across)
     turned = [
         Axis(a.terms, a.count, a.summed, a.result, a.start, 1, a.size, a.a, a.b)
         for a in (down, across)
     ]
     return turned[0], turned[1]
+
+
+def _is_line(down: Axis[int], across: Axis[int]) -> bool:
+    """Return whether outputs are a line, of dense inputs that a long window reads."""
+    single = down.count == down.size == down.terms == 1
+    return single and across.divide == across.a == 1 and across.terms >= _WINDOW
 
 
 def _adjacent_channels(channel: int, axis: Axis[int], step: int) -> bool:
@@ -111,7 +122,9 @@ def _fitting(p: Correlation, info: DeviceInfo) -> Iterator[tuple[float, _Tiles]]
     """Yield the tiles that fit, with their estimated time."""
     axes = _oriented(p)
     images, groups = (p.depth, p.leads[0]) if p.by_weight else (p.leads[0], p.leads[1])
-    last = _adjacent_channels(groups.a, axes[1], axes[1].a)
+    line = not p.by_weight and _is_line(axes[1], axes[0])
+    along = axes[0] if line else axes[1]
+    last = _adjacent_channels(groups.a, along, along.a)
     of_g = p.by_weight and _adjacent_channels(groups.b, axes[1], axes[1].b)
     wide_x = _wide(p.a, (groups.size, groups.a), [images.a, *(axis.a for axis in axes)])
     wide_g = 1
@@ -123,7 +136,9 @@ def _fitting(p: Correlation, info: DeviceInfo) -> Iterator[tuple[float, _Tiles]]
     counts = [hinted(axis.count) for axis in axes]
     across = block_of(axes[1], wide)
     columns_read, columns_made = Span.of(across), Span.outputs(across)
-    for n in range(1, max(_ROWS // axes[0].divide, 1) + 1):
+    # Units whose lines begin an odd distance apart meet all banks of shared memory.
+    rows = range(1, _LINE + 1, 2) if line else range(1, max(_ROWS // axes[0].divide, 1) + 1)
+    for n in rows:
         down = block_of(axes[0], n * axes[0].divide)
         blocks = -(-counts[0] // down.outputs), -(-counts[1] // across.outputs)
         if n > 1 and (n - 1) * axes[0].divide >= counts[0]:
@@ -134,8 +149,8 @@ def _fitting(p: Correlation, info: DeviceInfo) -> Iterator[tuple[float, _Tiles]]
         products //= axes[0].divide * axes[1].divide
         weights = 2 * down.taps * across.taps if not p.by_weight else down.outputs
         for columns in _shares(blocks[1]):
-            for rows in _shares(blocks[0]):
-                each = rows * columns
+            for high in _shares(blocks[0]):
+                each = high * columns
                 if each > _UNITS:
                     continue
                 channels = min(max(_UNITS // each, 1), hinted(groups.size))
@@ -143,19 +158,19 @@ def _fitting(p: Correlation, info: DeviceInfo) -> Iterator[tuple[float, _Tiles]]
                 channels -= channels % most if channels > most else 0
                 tile = Tile(
                     channels,
-                    *(rows_read.along(rows), columns_read.along(columns)),
+                    *(rows_read.along(high), columns_read.along(columns)),
                     gcd(wide_x, channels),
                 )
                 given = Tile(
                     channels,
-                    *(rows_made.along(rows), columns_made.along(columns)),
+                    *(rows_made.along(high), columns_made.along(columns)),
                     gcd(wide_g, channels),
                 )
                 units = -(-each * channels // 32) * 32
                 held = tile.size + (given.size + units * axes[1].terms if p.by_weight else 0)
                 if held * size > min(_BYTES, info.shared_bytes):
                     continue
-                made = _Tiles(axes, (down, across), tile, given, Share(rows, columns), units)
+                made = _Tiles(axes, (down, across), tile, given, Share(high, columns), units)
                 tiles = prod(made.counts) * -(-hinted(groups.size) // channels)
                 total = tiles * hinted(images.size) * units
                 staged = (tile.size + (given.size if p.by_weight else 0)) / units
