@@ -222,6 +222,16 @@ def test_tiles(monkeypatch, tile):
     check_backward(backend, row, "float32", "attention_gradient")
 
 
+def test_cubes_of_a_core_share_its_memory():
+    info = replace(MANY_UNITS, planes=(32,), max_units=1024, shared_bytes=48 << 10)
+    over = simt_launch.Pass(by_keys=False, width=32, products=1)
+    plan = simt_launch.SimtPlan(16, 8, 32, 8, 4, 2, 4)
+    alone = simt_launch._held(plan, over, 4, info)
+    assert plan.shared_bytes(4, 32) * 2 > info.shared_bytes
+    assert alone == 1
+    assert simt_launch._held(plan, over, 4, replace(info, core_shared_bytes=228 << 10)) == 3
+
+
 def test_a_device_of_few_registers_has_no_tile_of_more(monkeypatch):
     class Chosen(Exception):
         pass

@@ -78,6 +78,18 @@ def test_batches(backend, taken, types):
     assert taken
 
 
+@pytest.mark.parametrize(("kilobytes", "depth"), [(64, 16), (48, 8)])
+def test_steps_are_short_where_shared_memory_is_small(taken, kilobytes, depth):
+    missing = {"load_matrix", "async_copy"}
+    info = replace(INFO, features=INFO.features - missing, shared_bytes=kilobytes << 10, cores=1)
+    backend = KernelBackend("lanes", lambda index: LanesDevice(info))
+    check(backend, ((70, 34), (34, 68), ONE, NONE, (None, None)), "float32", "float32")
+    ((_, (launch, *_)),) = taken
+    plan = dict(launch.build.keywords)["plan"]
+    assert (plan.depth, plan.stages) == (depth, 2)
+    assert 2 * plan.shared_bytes <= info.shared_bytes
+
+
 @pytest.mark.parametrize("asynchronous", [True, False])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_devices_without_matrix_instructions(taken, shape, asynchronous):

@@ -99,7 +99,8 @@ def simt_plan(problem: Attention, info: DeviceInfo, over: Pass) -> SimtPlan:
     if not held:
         return plans[-1]
     tiles = tuple(
-        (x.units, x.rows, x.keys, x.height, x.block, x.width, _held(x, over, item)) for x in held
+        (x.units, x.rows, x.keys, x.height, x.block, x.width, _held(x, over, item, info))
+        for x in held
     )
     own, other = (p.keys, p.queries * p.group) if over.by_keys else (p.queries, p.keys)
     heads = p.batch * (p.key_heads if over.by_keys else p.heads)
@@ -129,9 +130,12 @@ def _registers(plan: SimtPlan, over: Pass, item: int) -> int:
     return BESIDE + (tiles + plan.wide * (plan.rows + plan.keys)) * item // 4
 
 
-def _held(plan: SimtPlan, over: Pass, item: int) -> int:
-    """Return the cubes that a core holds."""
-    return max(1, min(REGISTERS // (_registers(plan, over, item) * plan.units), _CUBES))
+def _held(plan: SimtPlan, over: Pass, item: int, info: DeviceInfo) -> int:
+    """Return the cubes that a core holds, by registers and by shared memory."""
+    shared = max(info.core_shared_bytes, info.shared_bytes)
+    by_registers = REGISTERS // (_registers(plan, over, item) * plan.units)
+    by_memory = shared // plan.shared_bytes(item, info.planes[0])
+    return max(1, min(by_registers, by_memory, _CUBES))
 
 
 _Tile = tuple[int, int, int, int, int, int, int]

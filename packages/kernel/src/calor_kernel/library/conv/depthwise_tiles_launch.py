@@ -168,7 +168,8 @@ def _fitting(p: Correlation, info: DeviceInfo) -> Iterator[tuple[float, _Tiles]]
                 )
                 units = -(-each * channels // 32) * 32
                 held = tile.size + (given.size + units * axes[1].terms if p.by_weight else 0)
-                if held * size > min(_BYTES, info.shared_bytes):
+                # A core of one cube waits for what the cube stages.
+                if held * size > min(_BYTES, info.shared_of(2)):
                     continue
                 made = _Tiles(axes, (down, across), tile, given, Share(high, columns), units)
                 tiles = prod(made.counts) * -(-hinted(groups.size) // channels)

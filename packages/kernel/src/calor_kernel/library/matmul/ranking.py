@@ -48,6 +48,8 @@ MOST_PARTS, LEAST_TERMS, GAIN = 8, 256, 0.85
 SUM, START = 50, 400_000
 # The terms that a core multiplies while a cube begins and ends, if no other cube of it does.
 _ALONE = 32
+# Cubes of a core of which one multiplies while another waits for its loads.
+_BESIDE = 2
 # Rows and columns of a tile, the rate of its sums relative to the best, and the terms that a core
 # loses with each.
 Tiles = tuple[tuple[int, int, float, float], ...]
@@ -57,6 +59,14 @@ def filling(usual: Sequence[P], info: DeviceInfo, fills: Callable[[P], bool]) ->
     """Return the first plan that fits and fills the device, else the last if it fits."""
     fitting = [plan for plan in usual if lack(plan, info) is None]
     return next((plan for plan in fitting if plan is usual[-1] or fills(plan)), None)
+
+
+def running(info: DeviceInfo) -> int:
+    """Return the cubes that keep a device busy.
+
+    A cube that loads through registers waits for its loads, while another of its core multiplies.
+    """
+    return info.cores if info.has("async_copy") else _BESIDE * info.cores
 
 
 def tiles_of(rates: Mapping[SimtPlan, float]) -> Tiles:
@@ -78,7 +88,7 @@ def by_waves(
     if not fitting:
         return None
     p = product
-    return [*fitting][first_tile(tiles_of(fitting), p.m, p.n, p.k, p.batches, info.cores)]
+    return [*fitting][first_tile(tiles_of(fitting), p.m, p.n, p.k, p.batches, running(info))]
 
 
 def divided(
@@ -92,7 +102,7 @@ def divided(
     if not fitting:
         return None
     tiles, p = tiles_of(fitting), product
-    number = _first_division(tiles, p.m, p.n, p.k, p.batches, info.cores)
+    number = _first_division(tiles, p.m, p.n, p.k, p.batches, running(info))
     if number < len(tiles):
         return None
     parts, tile = divmod(number, len(tiles))
