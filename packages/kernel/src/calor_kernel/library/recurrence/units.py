@@ -15,15 +15,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from calor.dtypes import uint32, uint64
+from calor.dtypes import int32, uint32, uint64
 from calor_kernel import language as kl
-from calor_kernel.library.arrivals import arrive, is_last, leave, wait_for
+from calor_kernel.library.arrivals import arrive, is_last, leave, ticket, wait_for
 from calor_kernel.library.elementwise.values import Value
 from calor_kernel.library.recurrence.cell import Cell
 from calor_kernel.library.recurrence.stacks import Extent, Feature, Late, Parts, Reader
 from calor_kernel.library.recurrence.unit_plan import UnitPlan
 
-# Flags of a group: who left, and the count of arrivals.
+# Flags of a group: who left, and the count of arrivals. Behind those of all groups: who left, and
+# who started.
 LEFT, ARRIVED, FLAGS = 0, 1, 2
 # Words that a unit reads together.
 _TOGETHER = 8
@@ -55,12 +56,13 @@ def recur_by_units(
     :func:`calor_kernel.library.recurrence.persistent.recur`.
     """
     kl.launch_attributes(cubes_per_core=1, together=plan.waits)
-    begin = kl.cube_position(0) * plan.features
-    mine = [item(plan, extent, begin, turn) for turn in range(plan.turns)]
+    which, group = place_of_cube(flags, plan)
+    begin = which * plan.features
+    mine = [item(plan, extent, begin, group, turn) for turn in range(plan.turns)]
     places = [one.whole for one in mine]
     own = Reader(cell, rows, held, blocks, contexts, extent, begin)
     factors = kl.shared(2 * plan.room, plan.dtype, align=16)
-    told = Told(words, flags, extent, plan, cell)
+    told = Told(words, flags, group, extent, plan, cell)
     if plan.waits:
         told.clear(mine, begin)
     clear(factors, plan)
@@ -134,7 +136,23 @@ def lane(plan: UnitPlan) -> kl.Number:
 
 
 @kl.helper
-def item(plan: UnitPlan, extent: Extent[kl.Number], begin: kl.Number, turn: int) -> Item:
+def place_of_cube(flags: kl.Pointer | None, plan: UnitPlan) -> tuple[kl.Number, kl.Number]:
+    """Return a cube's number in its group, and the group's.
+
+    Where all groups may not run at the same time, cubes take their places as they start. So what
+    runs is a part of a group, and earlier groups, which end without later ones.
+    """
+    if not plan.queued or flags is None:
+        return kl.cube_position(0), kl.cube_position(1)
+    slot, count = kl.shared(1, int32), kl.cube_count(0)
+    number = ticket(flags, slot, kl.cube_count(1) * FLAGS + ARRIVED).to(count.dtype)
+    return number % count, number // count
+
+
+@kl.helper
+def item(
+    plan: UnitPlan, extent: Extent[kl.Number], begin: kl.Number, group: kl.Number, turn: int
+) -> Item:
     """Return one of a unit's features of samples, whose sums it has after the exchange."""
     which, number = divmod(turn, plan.each)
     left, count = plan.lanes, plan.items
@@ -147,10 +165,10 @@ def item(plan: UnitPlan, extent: Extent[kl.Number], begin: kl.Number, turn: int)
     sample, feature = block * plan.at_once + place // plan.own, place % plan.own
     unit = kl.unit_index() // plan.lanes
     own = unit * plan.own + feature
-    group = kl.cube_position(1) * plan.samples + sample
-    exists = (group < extent.samples) & (own < plan.features) & (begin + own < extent.features)
+    whole = group * plan.samples + sample
+    exists = (whole < extent.samples) & (own < plan.features) & (begin + own < extent.features)
     exists = exists & (unit < plan.across) & (block < plan.blocks)
-    return Item(Feature(group, own, exists), sample)
+    return Item(Feature(whole, own, exists), sample)
 
 
 @kl.helper
@@ -351,12 +369,13 @@ class Told:
         self,
         words: kl.Pointer | None,
         flags: kl.Pointer | None,
+        group: kl.Number,
         extent: Extent[kl.Number],
         plan: UnitPlan,
         cell: Cell,
     ) -> None:
         self.plan, self.cell, self.extent = plan, cell, extent
-        self.group = kl.cube_position(1)
+        self.group = group
         self.flags = flags
         self.words = None if words is None else words.at(self.group * (2 * plan.room))
 
@@ -414,7 +433,9 @@ class Told:
     def leave(self) -> None:
         """Reset the count of arrivals, as the last cube of the group."""
         assert self.flags is not None
-        gone(self.flags, self.group * FLAGS)
+        gone(self.flags, self.group * FLAGS, kl.cube_count(0))
+        if self.plan.queued:
+            gone(self.flags, kl.cube_count(1) * FLAGS, kl.cube_count(0) * kl.cube_count(1))
 
 
 @kl.helper
@@ -426,9 +447,9 @@ def arrived(flags: kl.Pointer, place: kl.Index) -> None:
 
 
 @kl.helper
-def gone(flags: kl.Pointer, place: kl.Index) -> None:
-    """Reset the count of arrivals, as the last cube of a group; ``place``: of its flags."""
-    if is_last(flags, place + LEFT, kl.cube_count(0)) & (kl.unit_index() == 0):
+def gone(flags: kl.Pointer, place: kl.Index, count: kl.Number) -> None:
+    """Reset a count of arrivals, as the last of ``count`` cubes; ``place``: of its flags."""
+    if is_last(flags, place + LEFT, count) & (kl.unit_index() == 0):
         leave(flags, place + ARRIVED)
 
 
