@@ -21,7 +21,8 @@ from calor_kernel.library.recurrence.persistent import WORDS, recur
 from calor_kernel.library.recurrence.plan import RecurrencePlan, cycles_of, plans_of
 from calor_kernel.library.recurrence.stacks import Extent
 from calor_kernel.library.recurrence.unit_plan import UnitPlan, unit_plans
-from calor_kernel.library.recurrence.units import FLAGS, recur_by_units
+from calor_kernel.library.recurrence.unit_words import FLAGS
+from calor_kernel.library.recurrence.units import recur_by_units
 
 _NEEDED: Final = ("barrier", "planes")
 _BY_MATRICES: Final = ("atomics", "matrix", "together")
