@@ -19,9 +19,9 @@ from calor_kernel.library.recurrence.cell import Cell
 # Bytes of a vector of weights and factors.
 _VECTOR: Final = 16
 # The registers of a unit beside weights, sums and rows.
-_OTHERS: Final = 64
-# Registers of a core, and the most of a unit.
-_CORE_REGISTERS, _MOST_REGISTERS = 1 << 16, 240
+_OTHERS: Final = 68
+# Registers of a core, its parts, and the most registers of a unit.
+_CORE_REGISTERS, _PARTS, _MOST_REGISTERS = 1 << 16, 4, 240
 _MOST_UNITS: Final = 1024
 # Units of a feature; features of a unit; samples of a group.
 _LANES: Final = (1, 2, 4, 8, 16, 32)
@@ -231,7 +231,9 @@ def _holding(plan: UnitPlan, cell: Cell, info: DeviceInfo) -> UnitPlan | None:
     units = plan.units
     if units > min(info.max_units, _MOST_UNITS):
         return None
-    limit = min(_CORE_REGISTERS // units, _MOST_REGISTERS) - _OTHERS
+    # Each part of a core has its planes, and registers for these.
+    planes = -(-units // 32 // _PARTS)
+    limit = min(_CORE_REGISTERS // _PARTS // 32 // planes, _MOST_REGISTERS) - _OTHERS
     sums = plan.items * plan.sums * plan.chains * words
     rows = (plan.turns - 1) * (cell.carries + cell.rows + cell.stacked + cell.kept)
     room = (limit - sums - rows) // (plan.columns * plan.width * words)

@@ -173,7 +173,7 @@ def weights_of(
 ) -> list[kl.Number]:
     """Return the weights of a vector of a unit's terms, for each of its columns.
 
-    What is adjacent in memory is read at once, if the plan says that it lies at whole accesses.
+    Columns that do not exist have any weights, as nothing reads their sums. What is adjacent in memory is read at once, if the plan says that it lies at whole accesses.
     """
     whole = cell.sums * features
     first = kl.unit_index() // plan.lanes * plan.own
@@ -198,7 +198,9 @@ def weights_of(
                 kl.select(there, at, 0), count, align=count * int(weight.dtype.itemsize)
             )
             for n in range(count):
-                value = kl.select(there, read[n] if count > 1 else read, kl.constant(0, read.dtype))
+                value = read[n] if count > 1 else read
+                if plan.pitch > plan.terms:
+                    value = kl.select(term < plan.terms, value, kl.constant(0, read.dtype))
                 place = (own, block, k + n) if cell.turned else (own + n, block, k)
                 found[place] = value.to(plan.dtype)
     return [kl.pack([found[own, block, k] for k in range(plan.width)]) for own, block in columns]
