@@ -173,7 +173,8 @@ def weights_of(
 ) -> list[kl.Number]:
     """Return the weights of a vector of a unit's terms, for each of its columns.
 
-    Columns that do not exist have any weights, as nothing reads their sums. What is adjacent in memory is read at once, if the plan says that it lies at whole accesses.
+    Columns that do not exist have any weights, as nothing reads their sums. What is adjacent in
+    memory is read at once, if the plan says that it lies at whole accesses.
     """
     whole = cell.sums * features
     first = kl.unit_index() // plan.lanes * plan.own
