@@ -22,6 +22,7 @@ CASES = [
     (("lstm", "float32", 3, 3, 9, True, False), (True, 2, 4, 1)),
     (("gru", "float32", 4, 5, 9, True, True), (True, 4, 2, 2)),
     (("lstm", "float32", 2, 2, 8, False, True), (False, 1, 4, 2)),
+    (("plain", "float32", 2, 1, 16, False, False), (False, 1, 4, 8)),
     (("plain", "bfloat16", 2, 5, 18, False, False), (False, 2, 8, 2)),
     (("plain", "float16", 3, 2, 64, True, True), (True, 1, 32, 1)),
     (("gru", "float64", 2, 2, 4, False, True), (False, 2, 2, 1)),

@@ -137,7 +137,7 @@ def work_of(request: Request, cell: Cell, plan: Plan) -> Work:
 
 def _wide(weight: View, cell: Cell, plan: UnitPlan, info: DeviceInfo) -> bool:
     """Return whether the adjacent weights of a unit lie at whole accesses."""
-    count = plan.width if cell.turned else plan.own
+    count = plan.width if cell.turned else min(plan.own, plan.width)
     nbytes = count * int(weight.dtype.itemsize)
     begins = weight.offset * int(weight.dtype.itemsize) % nbytes == info.starts % nbytes == 0
     if cell.turned:

@@ -181,7 +181,7 @@ def weights_of(
     begins = (vector * plan.lanes + lane(plan)) * plan.width
     # A line has adjacent elements: terms of a column, or a unit's features of a term.
     columns = [(own, block) for own in range(plan.own) for block in range(plan.sums)]
-    across = 1 if cell.turned or not plan.wide else plan.own
+    across = 1 if cell.turned or not plan.wide else min(plan.own, plan.width)
     along = plan.width if cell.turned and plan.wide else 1
     found: dict[tuple[int, int, int], kl.Number] = {}
     for own, block in columns:
