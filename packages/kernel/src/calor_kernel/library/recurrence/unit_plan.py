@@ -192,7 +192,10 @@ def _plans(cell: Cell, samples: int, features: int, info: DeviceInfo) -> Iterato
     # Units share sums within a plane.
     lanes = [n for n in _LANES if n == 1 or info.planes[0] == 32]
     most = min(info.max_units, _MOST_UNITS)
-    divided = (-(-features // cubes) for cubes in (*_CUBES, info.cores) if cubes <= info.cores)
+    divided = [-(-features // cubes) for cubes in (*_CUBES, info.cores) if cubes <= info.cores]
+    if features % 4 == 0:
+        # Weights of four features are one access.
+        divided = [-(-own // 4) * 4 if own > 4 else own for own in divided]
     for own in dict.fromkeys(divided):
         cubes = -(-features // own)
         if cubes > 1 and cubes > able:
