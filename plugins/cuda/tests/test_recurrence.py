@@ -52,8 +52,9 @@ def graph_of(dtype: str, length: int, samples: int, features: int) -> tuple[Grap
         return graph, [one.numpy() for one in given]
 
 
-# The dtype, samples and features: of a language model, and of weights in shared memory.
-LAYERS = [("bfloat16", 20, 650), ("float32", 32, 1024)]
+# The dtype, samples and features: of a language model, of weights in shared memory, and of groups
+# of cubes that compute by units.
+LAYERS = [("bfloat16", 20, 650), ("float32", 32, 1024), ("float32", 32, 128)]
 
 
 @pytest.mark.parametrize("layer", LAYERS, ids=str)

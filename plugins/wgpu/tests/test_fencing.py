@@ -129,3 +129,4 @@ def test_cubes_wait_where_they_hand_over_and_run_on(lacks: str) -> None:
     has = {name: name != lacks for name in ("coherent", "runs_on")}
     dialect = WGSL(limited=lacks == "unlimited", **has)
     assert ("forward_progress" in dialect.features) == (not lacks)
+    assert ("some_together" in dialect.features) == (not lacks)

@@ -22,6 +22,7 @@ CASES = [
     (("lstm", "float32", 3, 3, 9, True, False), (True, 2, 4, 1)),
     (("gru", "float32", 4, 5, 9, True, True), (True, 4, 2, 2)),
     (("lstm", "float32", 2, 2, 8, False, True), (False, 1, 4, 2)),
+    (("plain", "float32", 2, 1, 16, False, False), (False, 1, 4, 8)),
     (("plain", "bfloat16", 2, 5, 18, False, False), (False, 2, 8, 2)),
     (("plain", "float16", 3, 2, 64, True, True), (True, 1, 32, 1)),
     (("gru", "float64", 2, 2, 4, False, True), (False, 2, 2, 1)),
@@ -98,6 +99,13 @@ def test_a_launch_alone_needs_no_cubes_that_run_together():
     check(("gru", "float32", 3, 2, 5, False, True), apart, CLOSE["float32"])
 
 
+@pytest.mark.parametrize("trains", [False, True])
+def test_groups_that_do_not_run_together_follow_each_other(trains, by_units):
+    apart = replace(CORES, features=CORES.features - {"together"} | {"some_together"})
+    by_units(lambda one: one.waits and one.queued)
+    check(("lstm", "float32", 3, 7, 6, True, trains), apart, CLOSE["float32"])
+
+
 W = (6, 6)
 
 
@@ -114,7 +122,8 @@ def test_first_choices_follow_the_model():
             for _, plan in plans:
                 cubes = -(-features // plan.features)
                 assert plan.waits == (cubes > 1)
-                assert not plan.waits or cubes * plan.groups(samples) <= wide.cores
+                whole = cubes * plan.groups(samples)
+                assert plan.queued == (plan.waits and whole > wide.cores)
                 assert plan.shared_bytes <= wide.shared_bytes
                 assert plan.across * plan.own >= plan.features
                 assert plan.across * plan.lanes <= plan.units <= wide.max_units

@@ -21,7 +21,8 @@ from calor_kernel.library.recurrence.persistent import WORDS, recur
 from calor_kernel.library.recurrence.plan import RecurrencePlan, cycles_of, plans_of
 from calor_kernel.library.recurrence.stacks import Extent
 from calor_kernel.library.recurrence.unit_plan import UnitPlan, unit_plans
-from calor_kernel.library.recurrence.units import FLAGS, recur_by_units
+from calor_kernel.library.recurrence.unit_words import FLAGS
+from calor_kernel.library.recurrence.units import recur_by_units
 
 _NEEDED: Final = ("barrier", "planes")
 _BY_MATRICES: Final = ("atomics", "matrix", "together")
@@ -122,7 +123,7 @@ def work_of(request: Request, cell: Cell, plan: Plan) -> Work:
             alone=plan.waits,
         )
         words = Bound(Scratch(0), uint64, 16) if plan.waits else None
-        flags = Bound(Flags(FLAGS * groups), uint32) if plan.waits else None
+        flags = Bound(Flags(FLAGS * (groups + 1)), uint32) if plan.waits else None
         made = launch(recur_by_units, grid, effort, words=words, flags=flags, **said)
         return Work((made,), (room * 8,) if plan.waits else (), variant=plan.title)
     room = 2 * plan.room
@@ -136,7 +137,7 @@ def work_of(request: Request, cell: Cell, plan: Plan) -> Work:
 
 def _wide(weight: View, cell: Cell, plan: UnitPlan, info: DeviceInfo) -> bool:
     """Return whether the adjacent weights of a unit lie at whole accesses."""
-    count = plan.width if cell.turned else plan.own
+    count = plan.width if cell.turned else min(plan.own, plan.width)
     nbytes = count * int(weight.dtype.itemsize)
     begins = weight.offset * int(weight.dtype.itemsize) % nbytes == info.starts % nbytes == 0
     if cell.turned:

@@ -36,6 +36,14 @@ class Feature:
     exists: kl.Number
 
 
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A feature of a sample of a unit, and the number of the sample in its group."""
+
+    whole: Feature
+    sample: kl.Index
+
+
 @kl.helper
 def feature(
     plan: RecurrencePlan, extent: Extent[kl.Number], begin: kl.Number, turn: int

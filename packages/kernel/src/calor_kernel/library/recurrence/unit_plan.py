@@ -12,16 +12,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from calor.dtypes import DType, float32, float64, uint64
+from calor.dtypes import DType, float32, float64
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.library.recurrence.cell import Cell
 
 # Bytes of a vector of weights and factors.
 _VECTOR: Final = 16
 # The registers of a unit beside weights, sums and rows.
-_OTHERS: Final = 64
-# Registers of a core, and the most of a unit.
-_CORE_REGISTERS, _MOST_REGISTERS = 1 << 16, 240
+_OTHERS: Final = 68
+# Registers of a core, its parts, and the most registers of a unit.
+_CORE_REGISTERS, _PARTS, _MOST_REGISTERS = 1 << 16, 4, 240
 _MOST_UNITS: Final = 1024
 # Units of a feature; features of a unit; samples of a group.
 _LANES: Final = (1, 2, 4, 8, 16, 32)
@@ -52,8 +52,8 @@ class UnitPlan:
     the product. ``sums``: of a feature. ``lanes``: the units that share a feature's sums. ``own``:
     the features of a unit. ``at_once``: the samples whose sums a unit has at the same time.
     ``held``: the vectors of terms of a unit whose weights are in registers.
-    ``waits``: whether a group has several cubes. ``wide``: whether adjacent weights of a unit lie
-    at whole accesses.
+    ``waits``: whether a group has several cubes; ``queued``: whether cubes take their places in the
+    order in which they start. ``wide``: whether adjacent weights of a unit lie at whole accesses.
     """
 
     dtype: DType
@@ -66,6 +66,7 @@ class UnitPlan:
     at_once: int = 1
     held: int = 0
     waits: bool = False
+    queued: bool = False
     wide: bool = False
 
     @property
@@ -185,42 +186,46 @@ def unit_plans(
 
 def _plans(cell: Cell, samples: int, features: int, info: DeviceInfo) -> Iterator[UnitPlan]:
     dtype = float64 if cell.dtype is float64 else float32
-    waits = info.has("together") and uint64 in info.dtypes and dtype is float32
+    able = 0
+    if info.has("atomics") and info.has("atomics_64") and dtype is float32:
+        able = info.cores if info.has("together") else info.cores // 2 * info.has("some_together")
     # Units share sums within a plane.
     lanes = [n for n in _LANES if n == 1 or info.planes[0] == 32]
     most = min(info.max_units, _MOST_UNITS)
-    divided = (-(-features // cubes) for cubes in (*_CUBES, info.cores) if cubes <= info.cores)
+    divided = [-(-features // cubes) for cubes in (*_CUBES, info.cores) if cubes <= info.cores]
+    if features % 4 == 0:
+        # Weights of four features are one access.
+        divided = [-(-own // 4) * 4 if own > 4 else own for own in divided]
     for own in dict.fromkeys(divided):
         cubes = -(-features // own)
-        if cubes > 1 and not waits:
+        if cubes > 1 and cubes > able:
             continue
         terms = cell.factors * features
         shapes = [
-            (together, count)
-            for together in lanes
+            (near, count)
+            for near in lanes
             for count in _OWN
             # Units without features or terms of their own would only wait.
-            if count <= own
-            and together * -(-own // count) <= most
-            and together <= max(1, terms // 2)
+            if count <= own and near * -(-own // count) <= most and near <= max(1, terms // 2)
         ]
-        for group in _groups(samples, info.cores // cubes, cubes > 1):
-            for together, count in shapes:
+        for group in _groups(samples, info.cores // cubes):
+            whole = info.has("together") and cubes * -(-samples // group) <= info.cores
+            for near, count in shapes:
                 fitting = max(1, _SUMS // (cell.sums * count))
                 at_once = min(group, 1 << fitting.bit_length() - 1)
                 plan = UnitPlan(
-                    *(dtype, group, own, terms, cell.sums, together, count),
-                    *(at_once, 0, cubes > 1),
+                    *(dtype, group, own, terms, cell.sums, near, count),
+                    *(at_once, 0, cubes > 1, cubes > 1 and not whole),
                 )
                 found = _holding(plan, cell, info)
                 if found is not None:
                     yield found
 
 
-def _groups(samples: int, most: int, waits: bool) -> Sequence[int]:
-    """Return the samples of a group for which ``most`` groups run together, if they need to."""
+def _groups(samples: int, most: int) -> Sequence[int]:
+    """Return the samples of a group for which ``most`` groups run together, else many samples."""
     fitting = [n for n in _SAMPLES if n < 2 * samples and -(-samples // n) <= most]
-    return fitting[:2] if waits else fitting[:2] or _SAMPLES[4:5]
+    return fitting[:2] or _SAMPLES[4:5]
 
 
 def _holding(plan: UnitPlan, cell: Cell, info: DeviceInfo) -> UnitPlan | None:
@@ -229,7 +234,9 @@ def _holding(plan: UnitPlan, cell: Cell, info: DeviceInfo) -> UnitPlan | None:
     units = plan.units
     if units > min(info.max_units, _MOST_UNITS):
         return None
-    limit = min(_CORE_REGISTERS // units, _MOST_REGISTERS) - _OTHERS
+    # Each part of a core has its planes, and registers for these.
+    planes = -(-units // 32 // _PARTS)
+    limit = min(_CORE_REGISTERS // _PARTS // 32 // planes, _MOST_REGISTERS) - _OTHERS
     sums = plan.items * plan.sums * plan.chains * words
     rows = (plan.turns - 1) * (cell.carries + cell.rows + cell.stacked + cell.kept)
     room = (limit - sums - rows) // (plan.columns * plan.width * words)
