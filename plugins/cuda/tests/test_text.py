@@ -30,6 +30,7 @@ from calor_kernel.language import (
     sqrt,
     unit_position,
 )
+from calor_kernel.language.tensor_maps import Mbarriers
 from calor_kernel.library.gemm.mma import MmaPlan
 from calor_kernel.library.matmul.staged_mma import matmul_mma
 from calor_kernel.printers import print_kernel
@@ -75,6 +76,25 @@ def test_unaligned_vectors_are_read_lane_by_lane() -> None:
     text = print_kernel(built, CudaCpp())
     assert "gather<float32x4>(x + 0)" in text
     assert "scatter(y + 0, " in text
+
+
+@kernel
+def turns(x: Any, n: Any) -> None:
+    full = Mbarriers(2, 1)
+    for i in range(n):
+        full.wait(0, i & 1)
+        x[i] = 1.0
+    for i in range(n):
+        x[i] = x[i] * 2.0
+
+
+def test_loops_that_wait_for_copies_are_not_unrolled() -> None:
+    features = frozenset({"barrier", "mbarrier"})
+    built = turns.build([F, Scalar(int64)], cube=(32, 1, 1), features=features)
+    waiting, other = print_kernel(built, CudaCpp()).split("for (")[:2]
+    assert waiting.endswith("#pragma unroll 1\n  ")
+    assert "barrier_wait" in other
+    assert "unroll" not in other
 
 
 @kernel

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from calor.dtypes import float32, int8, int64
 from calor.errors import CompileError, DeviceError, DeviceLostError, OutOfMemoryError
 from calor_kernel.device.protocol import Slot, Step
 from calor_kernel.language import Buffer, Scalar, absolute_position, kernel
-from calor_wgpu._bindings import APART, Pipelines
+from calor_wgpu._bindings import APART, READ_ONLY, Pipelines
 from calor_wgpu.probes import cores
 from device_contract import built
 from device_runs import run
@@ -101,6 +101,19 @@ def test_buffers_are_bound_for_reading_where_nothing_writes_them(
         assert np.array_equal(got, 2 * data[:count])
     # Large and in other buffers; in one buffer; small.
     assert kinds == [{0}, set(), set()]
+
+
+@pytest.mark.parametrize(("read", "some"), [(3, {0, 1}), (12, set())])
+def test_of_many_buffers_all_are_bound_for_reading_or_none(read: int, some: set[int]) -> None:
+    signature = [*[Buffer(float32, writable=False)] * read, Buffer(float32)]
+    text = "".join(READ_ONLY.format(i + 1) for i in range(read))
+    made = Pipelines(cast(Any, SimpleNamespace(trouble=None)), 0, text, cast(Any, SimpleNamespace(
+        name="k", parameters=[SimpleNamespace(declared=one) for one in signature])))  # fmt: skip
+    buffers = [object() for _ in range(read + 1)]
+    assert made.apart([(one, 0, APART) for one in buffers]) == set(range(read))
+    # The last operand is a part of the result's buffer.
+    buffers[read - 1] = buffers[read]
+    assert made.apart([(one, 0, APART) for one in buffers]) == some
 
 
 def test_the_driver_compiles_kernels_side_by_side(

@@ -312,6 +312,17 @@ def test_an_error_of_one_kernel_is_raised_here(pool):
         assert not pool.tasks.get()[-1].take()
 
 
+def test_kernels_of_many_parameters_come_first(monkeypatch):
+    mine = []
+    monkeypatch.setenv("CALOR_COMPILE_WORKERS", "0")
+    monkeypatch.setattr(workers, "image_of", lambda job: mine.append(job) or image_of(job))
+    joined = replace(dense(3), signature=(*dense(3).signature, SIZE, SIZE, SIZE), folded=True)
+    builds = [dense(1), joined, dense(2)]
+    functions = Kernels(LanesDevice()).load(builds)
+    assert [job.build for job in mine] == [joined, dense(1), dense(2)]
+    assert [len(f.kernel.parameters) for f in functions] == [4, 7, 4]
+
+
 @pytest.mark.parametrize("needed", [workers.FEW - 1, workers.FEW + 4])
 def test_workers_begin_kernels_that_are_likely_to_come(monkeypatch, pool, needed):
     kernels, mine = Kernels(LanesDevice(MANY_UNITS)), []

@@ -51,6 +51,9 @@ _TROUBLE: Final = 4  # bytes
 _BETWEEN: Final = 16 << 20
 # Buffers from this size in bytes are bound read-only; larger tensors are never parts of a buffer.
 APART: Final = 1 << 18
+# Of more buffers that a kernel reads, all are bound read-only or none: the update of an optimizer
+# would have a pipeline for each of its launches, as gradients lie apart from what it writes or not.
+_CHOSEN: Final = 8
 STORAGE: Final = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
 
 # How a text declares a buffer that its kernel only reads.
@@ -220,7 +223,10 @@ class Pipelines:
             if not written and id(buffer) not in taken
         ]
         large = sum(size for _, size in apart) > APART
-        return frozenset(i for i, _ in apart) if large else frozenset()
+        read = len(both) - sum(self._written)
+        if not large or (read > _CHOSEN and len(apart) < read):
+            return frozenset()
+        return frozenset(i for i, _ in apart)
 
     def _make(self, read: frozenset[int]) -> Pipeline:
         text, kinds = self._text, [i not in read for i in range(len(self._written))]

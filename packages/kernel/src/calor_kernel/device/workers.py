@@ -219,10 +219,12 @@ class Workers:
         with self._lock:
             if len(tasks) >= FEW:
                 self._grow(tasks[0].job.toolchain, min(workers, len(tasks) - 1))
+            # Kernels of many parameters, which are joined launches, take the longest.
+            ordered = sorted(tasks, key=lambda task: -len(task.job.build.signature))
             if self._all:
-                self._put(tasks, _AWAITED)
+                self._put(ordered, _AWAITED)
             try:
-                for mine in tasks:
+                for mine in ordered:
                     if mine.take():
                         mine.answer = image_of(mine.job)
                         mine.done.set()

@@ -94,7 +94,7 @@ class KernelPrinter(Printer):
             test = (below if number > 0 else above).text
         forward = {1: f"{name}++", -1: f"{name}--"}.get(number, f"{name} += {stride.text}")
         unroll = operation.attributes.get("unroll", 1)
-        if unroll != 1:
+        if unroll != 1 or waits(body):
             self.line(self.dialect.unroll(unroll))
         begin = self.dialect.declare(index.type, name, first)
         with self.rounds(self.texts[index], index.type, begin, test, forward):
@@ -202,6 +202,14 @@ class KernelPrinter(Printer):
         waits = not names.isdisjoint(("for", "while", "barrier"))
         if waits or any(not OPS[name].pure and name != "load" for name in names):
             self.settle(loads=waits)
+
+
+def waits(body: Block) -> bool:
+    """Return whether the rounds of a loop wait for copies.
+
+    Compilers unroll it otherwise, which saves no time then, and take half as long again.
+    """
+    return any(operation.name == "mbarrier_wait" for operation in body.walk())
 
 
 def _hint(operation: Operation) -> str:

@@ -26,7 +26,8 @@ def branch_uniform_masks(kernel: Kernel) -> Kernel:
     >>> [o.name for o in made.body.walk() if o.regions]  # doctest: +SKIP
     ['if', 'if']
     """
-    return _Branches().run(kernel)
+    masked = any(operation.attributes.get("masked") for operation in kernel.body.walk())
+    return _Branches().run(kernel) if masked else kernel
 
 
 class _Branches(Rewriter):

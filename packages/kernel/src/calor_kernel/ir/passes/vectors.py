@@ -30,7 +30,11 @@ def split_vectors(kernel: Kernel, widths: Widths) -> Kernel:
     A value becomes the fewest parts, the widest first; 1 is always among the widths. Operations on
     whole vectors (matrix instructions, intrinsics) get a packed one.
     """
-    return Splitter(widths).run(kernel)
+    splitter = Splitter(widths)
+    types = {v.type for o in kernel.body.walk() for v in (*o.operands, *o.results)}
+    if all(len(splitter.sizes(type)) == 1 for type in types):
+        return kernel
+    return splitter.run(kernel)
 
 
 class Splitter(Rewriter):
