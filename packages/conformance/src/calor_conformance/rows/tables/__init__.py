@@ -28,6 +28,7 @@ from . import (
     scans,
     sorting,
     sources,
+    special,
     spectral,
     windows,
 )
@@ -50,6 +51,7 @@ CASES: list[Case] = [
     *attention.CASES,
     *linalg.CASES,
     *linalg_functions.CASES,
+    *special.CASES,
     *products.CASES,
     *fourier_functions.CASES,
     *control.CASES,
