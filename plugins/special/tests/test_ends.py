@@ -1,12 +1,15 @@
 """Numbers at the ends of a dtype, where steps on the way to a result overflow or vanish."""
 
+import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import calor
-from calor import special
+from calor import dtypes, special
+from calor_conformance.rows.domains import special as special_numbers
 
 ENDS = {
     "k0 of the least number": (special.k0, [1e-45], "float32", [103.39486]),
@@ -39,3 +42,33 @@ def test_ends_of_two_operands(name):
 def test_far_waves_of_airy_are_small_numbers():
     made = special.airy_ai(calor.asarray([-4.9e25, -3e38], dtype="float32")).numpy()
     assert (np.abs(made) < 1e-6).all()
+
+
+COUNTS = {
+    name: len(rows[0]) - 1
+    for name, rows in json.loads(Path(__file__).with_name("points.json").read_text("utf-8")).items()
+    if hasattr(special, name)
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("name", COUNTS)
+def test_special_numbers_give_what_float64_gives(name, dtype):
+    """NaN, infinities, zeros, the least and the largest numbers, in every combination."""
+    kind = getattr(dtypes, dtype)
+    some = special_numbers(kind)
+    x = [n.reshape(-1) for n in np.meshgrid(*[some] * COUNTS[name], indexing="ij")]
+    if name == "airy_ai":
+        x = [x[0][~(x[0].astype(np.float32) < -1e3)]]  # The phase of far waves is lost.
+    if name == "zeta":
+        x = [n[~(x[1].astype(np.float32) < 0)] for n in x]  # Terms of both signs cancel.
+    function = getattr(special, name)
+    with calor.device("numpy"):
+        made = function(*map(calor.asarray, x)).astype("float32").numpy()
+        exact = function(*(calor.asarray(n.astype(np.float64)) for n in x)).numpy()
+    with np.errstate(over="ignore"):
+        expected = exact.astype(kind.numpy).astype(np.float32)
+    tolerance = 1e-4 if dtype == "float32" else 2e-2
+    least = {"betaln": 1e-6, "gammainc_slope": 1e-15}.get(name, float(np.finfo("f4").tiny))
+    least = least if dtype == "float32" else 1e-5
+    np.testing.assert_allclose(made, expected, rtol=tolerance, atol=least)

@@ -28,7 +28,6 @@ from . import (
     scans,
     sorting,
     sources,
-    special,
     spectral,
     windows,
 )
@@ -51,7 +50,6 @@ CASES: list[Case] = [
     *attention.CASES,
     *linalg.CASES,
     *linalg_functions.CASES,
-    *special.CASES,
     *products.CASES,
     *fourier_functions.CASES,
     *control.CASES,
