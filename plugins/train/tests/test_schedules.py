@@ -114,6 +114,12 @@ def optimizer(kind=SGD, **options):
     return kind(groups, lr=2.0, **options)
 
 
+def test_a_schedule_takes_no_optimizer():
+    optimizer = SGD([calor.zeros(2).requires_grad_()], lr=0.1)
+    with pytest.raises(ArgumentError, match=r"write Scheduler\(optimizer, Cosine\(...\)\)"):
+        Cosine(optimizer, 10)
+
+
 def test_scheduler_sets_every_group_from_its_own_base():
     made = optimizer(momentum=0.9)
     scheduler = Scheduler(made, lr=LinearRamp(2, 0.5), momentum=OneCycleMomentum(10))

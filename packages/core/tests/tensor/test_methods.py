@@ -9,7 +9,7 @@ import pytest
 
 import calor
 from calor import methods
-from calor.errors import ArgumentError, DTypeError
+from calor.errors import ArgumentError, DTypeError, ShapeError
 
 X = np.array([[0.5, -0.25, 0.75], [0.1, 0.9, -0.6]], np.float32)
 
@@ -259,6 +259,8 @@ def test_sizes_one_by_one_or_as_a_tuple() -> None:
     assert x.permute_dims(1, 0).shape == x.transpose(1, 0).shape == x.transpose().shape == (3, 2)
     with pytest.raises(ArgumentError, match=r"x.swapaxes\(0, 1\) or x.T exchanges"):
         x.transpose(0, 1)
+    with pytest.raises(ShapeError, match=r"x.swapaxes\(1, 2\) exchanges"):
+        calor.ones((2, 3, 4)).transpose(1, 2)
     assert x.transpose((0, 1)).shape == (2, 3)
     assert x.broadcast_to(1, 2, 3).shape == (1, 2, 3)
     assert x.tile(2, 2).shape == (4, 6)

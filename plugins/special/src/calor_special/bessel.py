@@ -29,6 +29,7 @@ _ROOT_INVERSE_PI = 1 / math.sqrt(math.pi)
 J0_ZEROS = ((2.404825557695773, -1.176691651530894e-16), (5.520078110286311, 8.088597146146722e-17))
 J1_ZEROS = ((3.8317059702075125, -1.5269184090088067e-16),)
 _AIRY_LOW, _AIRY_HIGH = -4.5, 2.25
+_AIRY_MOST = 1e38
 _AIRY_WAVES = 1 / (2 / 3 * 4.5**1.5) ** 2
 
 
@@ -104,7 +105,8 @@ def _y0(x: Any) -> Any:
 
 def _y1(x: Any) -> Any:
     near = fitted(x * x, tables.Y1_NEAR, 0, _NEAR * _NEAR) * x
-    near = near + (e.log(x) * _j1_near(x) - 1 / x) * _TWO_OVER_PI
+    # 1 / x overflows earlier than the result.
+    near = near + (e.log(x) * _j1_near(x) * _TWO_OVER_PI - _TWO_OVER_PI / x)
     return _y(x, near, _far(x, 1, True))
 
 
@@ -130,7 +132,8 @@ def _airy_ai(x: Any) -> Any:
     size = e.abs(x)
     size = e.where(e.bit_or(size < _AIRY_HIGH, infinite(x)), fill(x, _AIRY_HIGH), size)
     root = e.sqrt(size)
-    zeta = size * root * (2 / 3)
+    # The phase of farther waves is not known; they have one, so that they are no NaN.
+    zeta = e.minimum(size * root * (2 / 3), fill(x, _AIRY_MOST))
     scale = _ROOT_INVERSE_PI / e.sqrt(root)
     u = 1 / zeta
     far = fitted(u, tables.AIRY_FAR, 0, 1 / _AIRY_HIGH) * e.exp(-zeta) * scale * 0.5

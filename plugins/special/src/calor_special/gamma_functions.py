@@ -36,6 +36,8 @@ def _betaln(a: Any, b: Any) -> Any:
     other = one - small - large
     whole = e.bit_and(large > 0, e.equal(large, e.floor(large)))
     cancels = e.bit_and(pole, e.bit_and(whole, other > 0))
+    # The other operand may be the one with the pole, below 0 too.
+    pole = e.bit_or(pole, e.bit_and(large < 0, e.equal(large, e.floor(large))))
     a = e.where(cancels, other, e.where(pole, one, small))
     b = e.where(e.bit_and(pole, e.bit_not(cancels)), one, large)
     made = e.where(e.bit_and(pole, e.bit_not(cancels)), fill(a, math.inf), _log_beta(a, b))

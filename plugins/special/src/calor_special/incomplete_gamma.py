@@ -29,6 +29,8 @@ __all__ = ["gammainc", "gammainc_slope", "gammaincc"]
 # From this shape on Temme's expansion is accurate, where |x − a| is below this part of a.
 _LARGE, _AROUND = 20.0, 0.3
 _STIRLING_FROM = 8.0
+_FAR = 1e5
+_TINY, _LEAST = 1e-10, 1e-20
 _LIMIT = 2000
 _HALF_LOG_TWO_PI = 0.9189385332046727
 
@@ -110,6 +112,13 @@ def _density(a: Any, x: Any) -> Any:
     far = e.exp(-(rest * large) - stirling(large)) * e.sqrt(large * (0.5 / math.pi))
     small = e.minimum(a, fill(a, _STIRLING_FROM))
     return e.where(a < _STIRLING_FROM, e.exp(small * e.log(x) - x - e.lgamma(small)), far)
+
+
+def _density_over_shape(a: Any, x: Any, density: Any) -> Any:
+    """Return xᵃ exp(−x) / Γ(a + 1), whose parts vanish for the smallest shapes."""
+    tiny = a < _TINY
+    small = e.where(tiny, a, fill(a, _TINY))
+    return e.where(tiny, e.exp(small * e.log(x) - x - e.lgamma(small + 1)), density / a)
 
 
 def _repeat(step: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -203,6 +212,8 @@ class _Regions(NamedTuple):
 
 def _regions(a: Any, x: Any) -> _Regions:
     valid = e.bit_and(e.bit_and(a > 0, x > 0), e.bit_and(e.isfinite(a), e.isfinite(x)))
+    # Far above the shape Q is 0 in every dtype; the terms of its fraction would overflow.
+    valid = e.bit_and(valid, e.bit_not(e.bit_and(x > _FAR, x * 0.25 > a)))
     a, x = (e.where(valid, t, fill(t, 1)) for t in (a, x))
     around = e.bit_and(a > _LARGE, e.abs(x - a) < a * _AROUND)
     above = e.bit_and(e.bit_and(x > 1.1, x > a), e.bit_not(around))
@@ -231,7 +242,8 @@ def _regularized(a: Any, x: Any, upper: bool) -> Any:
     density = _density(r.a, r.x)
     # P by the series below, Q by the fraction above.
     low_a, low_x = _safe(r.below, r.a, 1), _safe(r.below, r.x, 0.5)
-    low = density / low_a * _series(low_a, low_x, e.bit_and(r.valid, r.below), False)[0]
+    terms = _series(low_a, low_x, e.bit_and(r.valid, r.below), False)[0]
+    low = _density_over_shape(low_a, r.x, density) * terms
     high_a, high_x = _safe(r.above, r.a, 1), _safe(r.above, r.x, 2)
     high = density * _fraction(high_a, high_x, e.bit_and(r.valid, r.above), False)[0]
     if upper:
@@ -258,13 +270,16 @@ def _edges(a: Any, x: Any, upper: bool) -> Any:
 
 def _slope(a: Any, x: Any) -> Any:
     """Return ∂P/∂a."""
-    r = _regions(a, x)
+    # That of smaller shapes is the same, and 1 / a does not overflow.
+    least = e.where(e.bit_and(a > 0, a < _LEAST), fill(a, _LEAST), a)
+    r = _regions(least, x)
     middle = -_temme_slope(_safe(r.around, r.a, 100), _safe(r.around, r.x, 100))
     density = _density(r.a, r.x)
     logarithm = e.log(r.x)
     low_a, low_x = _safe(r.below, r.a, 1), _safe(r.below, r.x, 0.5)
     total, change = _series(low_a, low_x, e.bit_and(r.valid, r.below), True)
-    low = density / low_a * (change + total * (logarithm - e.digamma(low_a + 1)))
+    change = change + total * (logarithm - e.digamma(low_a + 1))
+    low = _density_over_shape(low_a, r.x, density) * change
     high_a, high_x = _safe(r.above, r.a, 1), _safe(r.above, r.x, 2)
     total, change = _fraction(high_a, high_x, e.bit_and(r.valid, r.above), True)
     high = -(density * (change + total * (logarithm - e.digamma(high_a))))

@@ -76,10 +76,15 @@ def _i1e(x: Any) -> Any:
     return e.where(size <= _NEAR, _i1_near(x) * e.exp(-size), far)
 
 
+def _log_half(x: Any) -> Any:
+    """Return log(x / 2), also of the smallest number, of which there is no half."""
+    return e.log(x) - math.log(2)
+
+
 def _k0_near(x: Any) -> Any:
     z = _quarter_square(x)
     rest = series(z, lambda k: harmonic(k) / math.factorial(k) ** 2, 6, 11)
-    return rest - (e.log(x * 0.5) + EULER) * _i0_near(x)
+    return rest - (_log_half(x) + EULER) * _i0_near(x)
 
 
 def _k1_near(x: Any) -> Any:
@@ -93,7 +98,7 @@ def _k1_near(x: Any) -> Any:
         6,
         11,
     )
-    return 1 / x + (e.log(x * 0.5) * _i1_near(x) - x * 0.25 * rest)
+    return 1 / x + (_log_half(x) * _i1_near(x) - x * 0.25 * rest)
 
 
 def _k_far(x: Any, middle: Any, far: Any) -> Any:

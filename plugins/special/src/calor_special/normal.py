@@ -35,7 +35,9 @@ def _ndtri(p: Any) -> Any:
     low = e.bit_and(least < 0.14, least > 0)
     tail = _tail(e.where(low, least, fill(p, 0.1)))
     middle = e.erfinv(e.where(low, fill(p, 0), p * 2 - 1)) * _ROOT_TWO
-    return e.where(low, e.where(p < 0.5, tail, -tail), middle)
+    made = e.where(low, e.where(p < 0.5, tail, -tail), middle)
+    # 2 p − 1 is −1 for a small negative number.
+    return e.where(e.bit_or(p < 0, p > 1), fill(p, math.nan), made)
 
 
 def _entr(x: Any) -> Any:

@@ -53,12 +53,14 @@ def hurwitz(s: Any, q: Any) -> Any:
     power = e.power(a, -s)
     small = e.equal(power, fill(power, 0))
     inverse = 1 / a
-    rest = power * (a / (s - 1) + 0.5)
+    # A factor alone may overflow or vanish where their product does not.
+    first = e.power(a, 1 - s) / (s - 1)
+    rest = power * 0.5
     rise = s * inverse * power
     for k, b in enumerate(BERNOULLI):
         rest = rest + rise * b
         rise = rise * ((s + (2 * k + 1)) * inverse) * ((s + (2 * k + 2)) * inverse)
-    return e.where(small, total, total + rest)
+    return total + first + e.where(small, power, rest)
 
 
 def _zeta(s: Any, q: Any) -> Any:
@@ -96,7 +98,7 @@ def _zeta_by_s(y: Any, s: Any, q: Any) -> Any:
     a = q + _TERMS
     power = e.power(a, -s)
     logarithm, inverse, below = e.log(a), 1 / a, 1 / (s - 1)
-    rest = -(power * (a * below * (logarithm + below) + logarithm * 0.5))
+    rest = -((power * a) * below * (logarithm + below) + power * logarithm * 0.5)
     rise, rate = s * inverse * power, 1 / s - logarithm
     for k, b in enumerate(BERNOULLI):
         rest = rest + rise * rate * b

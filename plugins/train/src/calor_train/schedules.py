@@ -12,9 +12,10 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, Self
 
 from calor.errors import ArgumentError
+from calor.transforms.state import Stateful
 
 
 class Schedule(ABC):
@@ -29,6 +30,13 @@ class Schedule(ABC):
     >>> Halving().table(3)
     [1.0, 0.5, 0.25]
     """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Return the schedule; ArgumentError if it is given an optimizer, as in PyTorch."""
+        taken = any(isinstance(given, Stateful) for given in (*args, *kwargs.values()))
+        call = f"Scheduler(optimizer, {cls.__name__}(...))"
+        _check(not taken, f"{cls.__name__}: a schedule takes no optimizer; write {call}")
+        return super().__new__(cls)
 
     @abstractmethod
     def value(self, step: int, base: float) -> float:

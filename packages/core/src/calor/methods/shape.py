@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from calor.errors import ArgumentError
+from calor.errors import ArgumentError, ShapeError
 from calor.functions import indexing, joining, linear_algebra, manipulation, ranges, repeating
 from calor.tensor.tensor import Axis, Tensor, with_methods
 
@@ -148,7 +148,14 @@ class ShapeMethods(Tensor):
         ArgumentError
             For ``transpose(0, 1)``, which would change nothing. PyTorch exchanges the axes there;
             here ``swapaxes(0, 1)`` does.
+        ShapeError
+            If ``axes`` does not name each axis once.
         """
+        if len(axes) == 2 and self.ndim > 2 and not any(isinstance(a, Sequence) for a in axes):
+            raise ShapeError(
+                f"transpose: {axes[0]} and {axes[1]} do not name each of the {self.ndim} axes of "
+                f"shape {self.shape}; x.swapaxes({axes[0]}, {axes[1]}) exchanges two axes"
+            )
         if axes == (0, 1):
             raise ArgumentError(
                 "transpose(0, 1) leaves a matrix as it is; x.swapaxes(0, 1) or x.T exchanges the "
