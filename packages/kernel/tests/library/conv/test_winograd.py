@@ -190,3 +190,16 @@ def test_memory_between_transforms_is_bounded():
             assert sum(first.scratch) <= (3 if op == OPS[2] else 1) * bound + weights
             if info is LARGE:
                 assert first.way.name == "Winograd"
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_less_room_takes_more_chunks_while_that_pays(op):
+    request = request_of(op, square(64, 128, 56, 128, 3, 1), float32, LARGE)
+    works = [LOWERINGS[op](replace(request, room=n))[0] for n in (None, 64 << 20, 1)]
+    assert all(work.way.name == "Winograd" for work in works)
+    scratch = [sum(work.scratch) for work in works]
+    assert scratch == sorted(scratch, reverse=True)
+    assert scratch[0] > scratch[1]
+    made = [len(work.launches) for work in works]
+    assert made == sorted(made)
+    assert made[0] < made[1]

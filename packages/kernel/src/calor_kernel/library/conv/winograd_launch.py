@@ -37,6 +37,7 @@ from calor_kernel.library.conv.winograd import (
     transform_tiles,
 )
 from calor_kernel.library.conv.winograd_plan import (
+    BOUND,
     ITEM,
     SLOWER,
     Layer,
@@ -69,12 +70,22 @@ def winograd_refusal(one: Convolution, request: Request) -> str | None:
         return reason
     if all(layer.taps(i) == 1 for i in (0, 1)):
         return "its windows have one tap"
-    plans = plans_of(layer, one.info, 1 in request.kept)
+    plans = _plans(layer, one, request)
     if not plans:
         return "its transforms need too much memory"
     if not request.candidates and plans[0].cycles >= _direct(one):
         return "its transforms cost more than they save"
     return None
+
+
+def _plans(layer: Layer, one: Convolution, request: Request) -> list[Plan]:
+    """Return the plans in a room, or in more if direct sums are faster than those."""
+    kept, room = 1 in request.kept, request.room
+    plans = plans_of(layer, one.info, kept, room)
+    while room is not None and room < BOUND and not (plans and plans[0].cycles < _direct(one)):
+        room = 2 * max(room, 1)
+        plans = plans_of(layer, one.info, kept, room)
+    return plans
 
 
 def _direct(one: Convolution) -> float:
@@ -87,7 +98,8 @@ def winograd_works(one: Convolution, request: Request) -> Iterator[Work]:
     layer = layer_of(one.problem)
     assert not isinstance(layer, str)
     direct = _direct(one)
-    for number, plan in enumerate(plans_of(layer, one.info, 1 in request.kept)[:_TIMED]):
+    plans = _plans(layer, one, request)
+    for number, plan in enumerate(plans[:_TIMED]):
         group = int(number > 0 or plan.cycles >= direct)
         made = _of_weights if layer.by_weight else _of_pixels
         yield replace(made(one, layer, plan, request), variant=plan.title, group=group)

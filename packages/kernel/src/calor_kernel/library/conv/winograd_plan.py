@@ -42,7 +42,7 @@ _TILES: Final = (
     (64, 64, 0.867, 8.0),
 )
 # The most bytes between the transforms of a chunk: in all, and as a share of a device's memory.
-_BOUND, _SHARE = 256 << 20, 32
+BOUND, _SHARE = 256 << 20, 32
 # The parts of a chunk's sums, and the least tiles of a part.
 _PARTS, _TERMS = (1, 2, 4, 8, 16), 128
 # Tiles at whose multiples each part begins: those of a memory line.
@@ -188,10 +188,11 @@ def _ascending(axis: Axis[int], by_weight: bool) -> Axis[int]:
     return replace(axis, result=1, summed=1, start=start, b=-axis.b)
 
 
-def plans_of(layer: Layer, info: DeviceInfo, kept: bool) -> list[Plan]:
+def plans_of(layer: Layer, info: DeviceInfo, kept: bool, room: int | None = None) -> list[Plan]:
     """Return the plans that fit a bound of memory, the fastest of each tile, in order.
 
-    ``kept``: whether transformed weights are kept from call to call.
+    ``kept``: whether transformed weights are kept from call to call. ``room``: the bytes that there
+    are, None if only the device bounds them.
     """
     best: list[Plan] = []
     for outputs in product(_outputs(layer, 0), _outputs(layer, 1)):
@@ -199,7 +200,7 @@ def plans_of(layer: Layer, info: DeviceInfo, kept: bool) -> list[Plan]:
             continue
         found = [
             replace(plan, cycles=cycles_of(layer, plan, info, kept))
-            for plan in _chunked(layer, outputs, info)
+            for plan in _chunked(layer, outputs, info, room)
         ]
         best += sorted(found, key=lambda plan: plan.cycles)[:1]
     return sorted(best, key=lambda plan: plan.cycles)
@@ -212,10 +213,15 @@ def _outputs(layer: Layer, axis: int) -> list[int]:
     return [n for n in range(2, _OUTPUTS + 1) if n + taps - 1 <= MOST_POINTS]
 
 
-def _chunked(layer: Layer, outputs: tuple[int, int], info: DeviceInfo) -> Iterator[Plan]:
+def _chunked(
+    layer: Layer, outputs: tuple[int, int], info: DeviceInfo, room: int | None
+) -> Iterator[Plan]:
     """Yield plans of as few chunks as memory allows, with different parts; none if it is short."""
-    bound = min(_BOUND, (info.memory_bytes or _BOUND * _SHARE) // _SHARE)
+    bound = min(BOUND, (info.memory_bytes or BOUND * _SHARE) // _SHARE)
     each = layer.between(Plan(outputs, 1))
+    if room is not None:
+        # Of less, an image at a time is the least.
+        bound = min(bound, max(room, each))
     if each > bound:
         return
     chunks = -(-layer.images // (bound // each))
