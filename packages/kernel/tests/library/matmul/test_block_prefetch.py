@@ -100,11 +100,12 @@ def test_passes_are_long_for_narrow_packed_panels_and_short_in_place():
     assert packed(tall, ONE_UNIT).depth == 1024 > packed(tall, WIDE).depth
     assert packed(low, ONE_UNIT).depth == 128
     assert packed(low, ONE_UNIT, keeps=True).depth == 1024
-    # As wide a part of each row as with the panels of 32 registers.
-    many = product(5, 4096, 1 << 16)
+    # A large B is read along few of its rows, a small one down a panel.
+    many, few = product(5, 4096, 1 << 16), product(5, 256, 1000)
     wide, narrow = packed(many, WIDE), packed(many, ONE_UNIT)
     assert narrow.block_panels * narrow.width == 512
-    assert 512 - wide.width < wide.block_panels * wide.width <= 512
+    assert (wide.depth, wide.block_panels * wide.width) == (32, 4096)
+    assert (packed(few, WIDE).depth, packed(few, WIDE, keeps=True).depth) == (256, 256)
 
 
 @pytest.mark.parametrize("along", [False, True])
