@@ -51,9 +51,9 @@ _STREAMED_BYTES = 1 << 14
 # Where a cube packs B: its memory for the panels of a pass, and the maximum of blocks of rows, each
 # of which packs B anew.
 _ROOM_BYTES, _PACKINGS = 1 << 17, 1
-# Columns that it packs at least: memory is slow with shorter parts of a row, and a processor looks
-# for the page of each.
-_ROOM_COLUMNS = 256
+# Columns that it packs at least, by vector registers: memory is slow with shorter parts of a row,
+# and a processor looks for the page of each. Narrow tiles need longer passes.
+_ROOM_COLUMNS = {32: 256, 16: 128}
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def packed(product: Product, info: DeviceInfo, keeps: bool = False) -> Packed:
     worth = exceeds(product.m, 4 * rows) and exceeds(product.n * product.k, 1 << 16)
     pack_b = not columns or worth or keeps
     # A panel of B should stay in the second-level cache, and a part of it in the first.
-    streamed = not pack_b and _is_streamed(product, info)
+    streamed = not pack_b and _is_streamed(product)
     depth = _STREAMED if streamed else _pass_depth(info, accumulate.itemsize, pack_b)
     whole = product.dtype is not accumulate or groups <= depth * 3 // 2
     depth = max(groups, 1) if whole else depth
@@ -137,7 +137,8 @@ def packed(product: Product, info: DeviceInfo, keeps: bool = False) -> Packed:
     blocks = blocks_of(product, info, rows, width, most)
     made = Packed(accumulate, lanes, rows, vectors, group, pack_a, pack_b, depth, *blocks)
     if registers_of(info) == 32:
-        return replace(made, ahead=True)
+        # Weights that stay have long passes, in which a turn of the loop is a small part.
+        return replace(made, ahead=True, unroll=8 if pack_b and group == 1 and not keeps else 4)
     # Compilers load the vectors of B of several steps at once, for which 16 registers are too few.
     return replace(made, unroll=1)
 
@@ -156,9 +157,9 @@ def tile_vectors(n: int, lanes: int, most: int) -> int:
     return min(_READS, key=lambda v: -(-columns // (v * lanes)) * v * _READS[v])
 
 
-def _is_streamed(product: Product, info: DeviceInfo) -> bool:
+def _is_streamed(product: Product) -> bool:
     """Return whether a B as it lies is larger than what a core keeps near."""
-    return registers_of(info) == 32 and exceeds(product.n * product.k, _LARGE)
+    return exceeds(product.n * product.k, _LARGE)
 
 
 def _pass_depth(info: DeviceInfo, itemsize: int, packed: bool) -> int:
@@ -184,13 +185,14 @@ def packed_inside(product: Product, info: DeviceInfo) -> Packed | str:
     if exceeds(product.m, _PACKINGS * _BLOCK_ROWS):
         return "its many blocks of rows would each pack B"
     room = _ROOM_BYTES // base.accumulate.itemsize
-    most = room // _ROOM_COLUMNS
+    most = room // _ROOM_COLUMNS[registers_of(info)]
     if product.dtype is base.accumulate and exceeds(base.depth, most):
         base = replace(base, depth=-(-product.k // -(-product.k // most)))
     if base.depth * base.width > room:
         return "a pass over a panel does not fit the memory of a cube"
     panels = greatest(1, least(base.block_panels, room // (base.depth * base.width)))
-    return replace(base, room=room, block_panels=panels)
+    # A turn prefetches one line of the next block.
+    return replace(base, room=room, block_panels=panels, unroll=min(base.unroll, 4))
 
 
 def blocks_of(

@@ -191,6 +191,11 @@ def packed_matmul(
                         ask, along = following.step_on(b, ask, along)
                     # Known distances of a turn's steps need no instructions.
                     a_now, b_now = [at + p * a_depth for at in a_at], b_at + p * b_depth
+                    if own is not None and not plan.pack_a:
+                        # The terms of the next pass: a short part of each row, which the processor
+                        # does not foresee.
+                        for r in kl.range(rows):
+                            a.prefetch(a_now[r] + count, locality=2)
                     for u in kl.range(unroll):
                         tile.multiply(acc, a_now, u * a_depth, b_now + u * b_depth)
                 for p in kl.range(main, count):
