@@ -211,7 +211,7 @@ def reason(counts: Counts, launch: Mapping[str, Any]) -> str:
         port, share = next(iter(counts.ports.busy.items()))
         told.append(f"port {port} busy {share:.0%} of the modelled cycles")
     products = counts.kinds["multiply-adds"]
-    if products < 0.4 * counts.instructions:
+    if products < 0.5 * counts.instructions:
         told.append(f"{products / counts.instructions:.0%} of the instructions multiply and add")
     least = max(parts.values())
     if taken > 1.25 * sum(parts.values()):

@@ -57,6 +57,32 @@ def test_a_block_has_its_loads_and_products(dtype, sums, name, rows, columns):
 
 
 @kl.kernel
+def asking(a, b, c, steps, *, lines):
+    kl.tile_product(c, a, 64, b, 64, steps, ahead=b.at(4096), lines=lines)
+
+
+@pytest.mark.parametrize("lines", [0, 1, 3])
+def test_each_step_prefetches_lines_of_b(lines):
+    size = Scalar(int32, nonnegative=True)
+    signature = (Buffer(int8), Buffer(int8), Buffer(int32, writable=True), size)
+    toolchain = LlvmToolchain(SAPPHIRE_RAPIDS)
+    text = toolchain.assembly(toolchain.source(asking.build(signature, lines=lines)), "asking")
+    assert text.count("\tprefetcht1") == lines
+
+
+@kl.kernel
+def asking_of_a(a, b, c, steps):
+    kl.tile_product(c, a, 64, b, 64, steps, ahead=a, lines=1)
+
+
+def test_lines_of_b_alone_are_prefetched():
+    size = Scalar(int32, nonnegative=True)
+    signature = (Buffer(int8), Buffer(int8), Buffer(int32, writable=True), size)
+    with pytest.raises(KernelTypeError, match="prefetches lines of b alone"):
+        asking_of_a.build(signature)
+
+
+@kl.kernel
 def two_blocks(a, b, c, steps):
     for begin in kl.loop_range(0, steps):
         kl.tile_product(c, a, 64, b, 64, begin)

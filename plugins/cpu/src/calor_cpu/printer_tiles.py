@@ -19,6 +19,7 @@ from calor_kernel.language.tiles import TILE, TILE_BYTES
 
 _INSTRUCTIONS: Final = {bfloat16: ("tdpbf16ps", "amx-bf16"), int8: ("tdpbssd", "amx-int8")}
 # Palette 1 with eight registers of 16 rows of 64 bytes.
+_TO_SECOND_CACHE: Final = ("i32", "0"), ("i32", "2"), ("i32", "1")
 _PALETTE: Final = bytes((1, *[0] * 15, *[TILE_BYTES, 0] * 8, *[0] * 16, *[TILE] * 8, *[0] * 8))
 
 
@@ -29,7 +30,8 @@ def _tile_product(w: Writer, operation: Operation) -> None:
     assert sums is not None
     name = _instruction(w, operation, source.type.dtype)
     rows, columns = range(said["rows"]), range(said["columns"])
-    to, a_at, a_stride, b_at, b_stride, steps = operation.operands
+    to, a_at, a_stride, b_at, b_stride, steps, next_at = operation.operands
+    lines = said["ahead"]
     tile_a = {r: len(rows) * len(columns) + r for r in rows}
     tile_b = {c: len(rows) * len(columns) + len(rows) + c for c in columns}
     tile_c = {(r, c): len(columns) * r + c for r, c in product(rows, columns)}
@@ -38,6 +40,7 @@ def _tile_product(w: Writer, operation: Operation) -> None:
     b_step = _times(w, _wide(w, b_stride), nbytes)
     a_tile, b_turn = _times(w, a_step, TILE), _times(w, b_step, TILE)
     places = address(w, source, a_at), address(w, right, b_at)
+    asked = address(w, right, next_at) if lines else ""
     for tile in tile_c.values():
         w.call("void", "llvm.x86.tilezero", ("i8", str(tile)))
     before, head, after = w.label, w.fresh("step"), w.fresh("after")
@@ -46,9 +49,12 @@ def _tile_product(w: Writer, operation: Operation) -> None:
     w.block(head)
     turn, a_from, b_from, following = (f"%{w.fresh()}" for _ in range(4))
     a_next, b_next = f"%{w.fresh()}", f"%{w.fresh()}"
+    asked_now, asked_next = f"%{w.fresh()}", f"%{w.fresh()}"
     w.line(f"{turn} = phi i64 [ 0, %{before} ], [ {following}, %{head} ]")
     w.line(f"{a_from} = phi ptr [ {places[0]}, %{before} ], [ {a_next}, %{head} ]")
     w.line(f"{b_from} = phi ptr [ {places[1]}, %{before} ], [ {b_next}, %{head} ]")
+    if lines:
+        w.line(f"{asked_now} = phi ptr [ {asked}, %{before} ], [ {asked_next}, %{head} ]")
     for c, tile in tile_b.items():
         _load(w, tile, _ahead(w, b_from, str(c * TILE_BYTES)), b_step)
     for r, tile in tile_a.items():
@@ -56,6 +62,11 @@ def _tile_product(w: Writer, operation: Operation) -> None:
     for (r, c), tile in tile_c.items():
         given = (("i8", str(t)) for t in (tile, tile_a[r], tile_b[c]))
         w.call("void", f"llvm.x86.{name}", *given)
+    for line in range(lines):
+        place = _ahead(w, asked_now, str(line * TILE_BYTES))
+        w.call("void", "llvm.prefetch.p0", ("ptr", place), *_TO_SECOND_CACHE)
+    if lines:
+        w.line(f"{asked_next} = getelementptr i8, ptr {asked_now}, i64 {lines * TILE_BYTES}")
     w.line(f"{a_next} = getelementptr i8, ptr {a_from}, i64 {TILE_BYTES}")
     w.line(f"{b_next} = getelementptr i8, ptr {b_from}, i64 {b_turn}")
     w.line(f"{following} = add i64 {turn}, 1")

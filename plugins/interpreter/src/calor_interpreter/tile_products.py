@@ -35,7 +35,8 @@ def product_step(compiler: Compiler, operation: Operation) -> Step:
         return found
 
     def step(batch: Batch) -> None:
-        to, a_at, a_stride, b_at, b_stride, steps = (batch.full(batch.values[s]) for s in slots)
+        # The last operand is only prefetched.
+        to, a_at, a_stride, b_at, b_stride, steps = (batch.full(batch.values[s]) for s in slots[:6])
         lanes = batch.lanes
         sums = np.zeros((lanes, high, wide), host)
         rows, columns = np.arange(high), np.arange(wide)

@@ -38,12 +38,15 @@ def tile_product(
     *,
     rows: int = 2,
     columns: int = 2,
+    ahead: Pointer | None = None,
+    lines: int = 0,
 ) -> None:
     """Write the product of ``16 * rows`` rows of a with ``16 * columns`` columns of b.
 
     ``a``: rows with the terms adjacent, ``a_stride`` elements apart. ``b``: lines of a group of
     terms (2 of bfloat16, 4 of int8) for each column, ``b_stride`` elements apart; the terms of a
     group are adjacent. ``steps``: of 32 terms of bfloat16 or 64 of int8. ``sums``: dense by rows.
+    ``ahead``: a later part of b, of which each step prefetches ``lines`` more lines of the caches.
     """
     builder = current()
     if a.dtype is not b.dtype or SUMS.get(a.dtype) is not sums.dtype:
@@ -53,10 +56,13 @@ def tile_product(
         )
     if rows * columns + rows + columns > 8:
         raise KernelTypeError(f"{rows}x{columns} tiles and their operands exceed 8 registers")
-    operands = (sums, a, b)
+    if ahead is not None and ahead.memory is not b.memory:
+        raise KernelTypeError("tile_product prefetches lines of b alone")
+    operands = (sums, a, b, b if ahead is None else ahead)
     at = [one._index(0) for one in operands]
     index = at[0].type
     given = [builder.coerce(v, index) for v in (a_stride, b_stride, steps)]
-    order = (at[0], at[1], given[0], at[2], given[1], given[2])
-    said = {"source": a.memory, "right": b.memory, "rows": rows, "columns": columns}
+    order = (at[0], at[1], given[0], at[2], given[1], given[2], at[3])
+    shape = {"rows": rows, "columns": columns, "ahead": 0 if ahead is None else lines}
+    said = {"source": a.memory, "right": b.memory, **shape}
     builder.emit("tile_product", order, (), said, memory=sums.memory)

@@ -239,6 +239,26 @@ def test_vectors_of_channels_compute_the_same(row, dtype):
     np.testing.assert_allclose(found[1], found[0], rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("outputs", "taps", "registers", "first"),
+    [
+        (48, 3, 32, "channel vectors"),
+        (44, 3, 32, "rows"),
+        (48, 1, 32, "rows"),
+        (48, 3, 16, "rows"),
+    ],
+)
+def test_channels_that_fill_vectors_read_an_element_once(outputs, taps, registers, first):
+    load_families()
+    info = replace(ONE_UNIT, native={**ONE_UNIT.native, "vector_registers": registers})
+    x, w, pad = (1, 8, 20, 20), (outputs, 8, taps, taps), (taps // 2, taps // 2)
+    known = {"stride": (1, 1), "padding": (pad, pad), "dilation": (1, 1), "groups": 1}
+    views = tuple(View.dense(spec(one, float32)) for one in (x, w))
+    result = spec(output_shape(x, w, (1, 1), (pad, pad), (1, 1)), float32)
+    works = LOWERINGS["conv"](Request("conv", known, views, (result,), info))
+    assert works[0].variant == first
+
+
 NARROW = ((8, 40, 6, 6), (48, 40, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1)
 
 WIDE = ((2, 20, 9, 40), (26, 20, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1)

@@ -98,13 +98,19 @@ def test_first_tiles_pack_whole_panels(columns, dtype):
 def test_passes_are_long_for_narrow_packed_panels_and_short_in_place():
     tall, low = product(700, 4096, 700), product(5, 4096, 700)
     assert packed(tall, ONE_UNIT).depth == 1024 > packed(tall, WIDE).depth
-    assert packed(low, ONE_UNIT).depth == 128
+    assert packed(low, ONE_UNIT).depth == 32
     assert packed(low, ONE_UNIT, keeps=True).depth == 1024
-    # As wide a part of each row as with the panels of 32 registers.
-    many = product(5, 4096, 1 << 16)
+    # A large B is read along few of its rows, a small one down a panel.
+    many, few = product(5, 4096, 1 << 16), product(5, 256, 1000)
     wide, narrow = packed(many, WIDE), packed(many, ONE_UNIT)
-    assert narrow.block_panels * narrow.width == 512
-    assert 512 - wide.width < wide.block_panels * wide.width <= 512
+    for streamed in (wide, narrow):
+        assert (streamed.depth, streamed.block_panels * streamed.width) == (32, 4096)
+    assert (packed(few, WIDE).depth, packed(few, WIDE, keeps=True).depth) == (256, 256)
+    # Short turns for weights that stay, and where a turn has a line of the next block to ask for.
+    some = product(700, 700, 700), product(100, 700, 700)
+    assert [packed(one, WIDE).unroll for one in some] == [8, 8]
+    assert [packed(one, WIDE, keeps=True).unroll for one in some] == [4, 4]
+    assert packed_inside(some[1], WIDE).unroll == 4
 
 
 @pytest.mark.parametrize("along", [False, True])

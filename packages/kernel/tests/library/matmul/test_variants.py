@@ -101,7 +101,7 @@ def test_few_rows_do_not_convert_what_they_read_once(rows, kept, first):
         ("one unit", (300, 600, 300), False, {"vectors 1", "lower tiles", "b as it lies"}),
         ("one unit", (90, 1600, 60), False, {"depth 128", "whole depth", "unroll 8", "a packed"}),
         ("32 registers", (300, 300, 300), False, {"vectors 1", "vectors 2", "vectors 3"}),
-        ("one unit", (300, 600, 300), False, {"packed inside", "tiles"}),
+        ("one unit", (150, 600, 300), False, {"packed inside", "tiles"}),
         ("one unit", (1, 300, 300), False, {"streams 4x2", "b packed"}),
         ("one unit", (6, 300, 300), False, {"streams"}),
         ("one unit", (30, 300, 300), True, {"dots", "dots 2x4"}),
@@ -189,4 +189,4 @@ def test_passes_over_the_terms_are_as_long_as_the_second_cache_permits(caches, d
     info = replace(ONE_UNIT, native={"vector_registers": 32}, caches=caches, vector_bytes=64)
     operand = Operand((0, 0), 4000, 1, 0, float32)
     plan = packed(Product((1, 1), 64, 960, 4000, operand, operand, float32), info)
-    assert (plan.depth, plan.rows, plan.vectors, plan.ahead) == (depth, 8, 3, True)
+    assert (plan.depth, plan.rows, plan.vectors, plan.ahead) == (depth, 5, 4, True)

@@ -55,7 +55,7 @@ from calor_kernel.library.conv.gemv_conv import gemv_refusal, gemv_steps
 from calor_kernel.library.conv.generic_tiles import tiles_refusal, tiles_works
 from calor_kernel.library.conv.implicit_gemm_mma_launch import mma_refusal, mma_works
 from calor_kernel.library.conv.implicit_gemm_simt_launch import simt_refusal, simt_works
-from calor_kernel.library.conv.padded_rows import Placement
+from calor_kernel.library.conv.padded_rows import Placement, vectors
 from calor_kernel.library.conv.pointwise_gemm import product_refusal, product_works
 from calor_kernel.library.conv.problem import (
     PARTS,
@@ -185,6 +185,9 @@ _DIRECT: Final[Way[Convolution]] = Way(
 _PATCHES: Final[Way[Convolution]] = Way("patches", alone_refusal, patches_works)
 _FORWARD: Final = (_GEMV, _WINDOWS, _COLUMNS, _SMALL_WIDTH, _ROWS, _CHANNEL_VECTORS, _DIRECT)
 _FORWARD_FEW: Final = (_GEMV, _WINDOWS, _COLUMNS, _ROWS, _CHANNEL_VECTORS, _SMALL_WIDTH, _DIRECT)
+_FORWARD_ACROSS: Final = (
+    _GEMV, _WINDOWS, _COLUMNS, _SMALL_WIDTH, _CHANNEL_VECTORS, _ROWS, _DIRECT
+)  # fmt: skip
 _FORWARD_PACKED: Final = (
     _GEMV, _COLUMNS, _WINDOWS, _SMALL_WIDTH, _CHANNEL_VECTORS, _ROWS, _DIRECT
 )  # fmt: skip
@@ -257,9 +260,23 @@ def forward_works(request: Request, tail: Tail | None = None) -> Sequence[Work] 
     ways: Sequence[Way[Convolution]] = (
         _FORWARD_PACKED if packed else _FORWARD_FEW if few else _FORWARD
     )
+    if ways is _FORWARD and _fills_vectors(problem, request.info):
+        ways = _FORWARD_ACROSS
     if kept and pixels == 1:
         ways = _FORWARD_SINGLE
     return _lowered(problem, ways, request, tail)
+
+
+def _fills_vectors(problem: Correlation, info: DeviceInfo) -> bool:
+    """Return whether output channels fill vectors, and windows have several taps.
+
+    Each element of the input is then read at one place for all of them; vectors of pixels are read
+    anew at each tap, and mostly cross lines of the caches.
+    """
+    _, lanes = vectors(problem, info)
+    taps = prod(axis.terms for axis in problem.axes)
+    many = info.native.get("vector_registers", 16) >= 32
+    return many and taps > 1 and hinted(problem.leads[2].size) % lanes == 0
 
 
 def _last_works(request: Request, tail: Tail | None) -> Sequence[Work] | Refusal:

@@ -30,7 +30,7 @@ TILES = {32: {4: 6, 3: 8, 2: 12, 1: 16}, 16: {2: 6, 1: 8}}
 
 # The cost of tiles of these vectors for a vector of columns: wider and higher ones read more for
 # each product, and the starts of many rows may share a set of the first-level cache.
-_READS = {3: 1.0, 4: 1.02, 2: 1.06}
+_READS = {4: 1.0, 3: 1.02, 2: 1.06}
 # Maximum of rows of a cube: with one pass of the K axis they fit the second-level cache.
 _BLOCK_ROWS = 168
 # By vector registers: rows of the K axis of a pass over a packed B, of four and of eight bytes. The
@@ -38,16 +38,22 @@ _BLOCK_ROWS = 168
 _PASSES = {32: (256, 192), 16: (1024, 1024)}
 # The same over a B as it lies: narrow panels read a page again for each of them, while it is near.
 _PASSES_IN_PLACE = {32: (256, 192), 16: (128, 128)}
+# A B as it lies that is larger than so many elements is streamed: a pass is few rows of it, which a
+# core reads along themselves. So memory sees few long streams, and a page is found once.
+_STREAMED, _LARGE = 32, 1 << 18
 # Rows of a longer pass over a packed B by 32 registers: the first of which a block of A fits three
 # quarters of the second-level cache.
 _LONG_PASSES = (768, 512)
 # Panels of a cube, and bytes of a row of a cube's panels where B is read as it lies.
 _PANELS, _ROW_BYTES = 8, 2048
+# The same of a B that is streamed.
+_STREAMED_BYTES = 1 << 14
 # Where a cube packs B: its memory for the panels of a pass, and the maximum of blocks of rows, each
 # of which packs B anew.
-_ROOM_BYTES, _PACKINGS = 1 << 17, 2
-# Columns that it packs at least: memory is slow with shorter parts of a row.
-_ROOM_COLUMNS = 64
+_ROOM_BYTES, _PACKINGS = 1 << 17, 1
+# Columns that it packs at least, by vector registers: memory is slow with shorter parts of a row,
+# and a processor looks for the page of each. Narrow tiles need longer passes.
+_ROOM_COLUMNS = {32: 256, 16: 128}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,15 +127,18 @@ def packed(product: Product, info: DeviceInfo, keeps: bool = False) -> Packed:
     worth = exceeds(product.m, 4 * rows) and exceeds(product.n * product.k, 1 << 16)
     pack_b = not columns or worth or keeps
     # A panel of B should stay in the second-level cache, and a part of it in the first.
-    depth = _pass_depth(info, accumulate.itemsize, pack_b)
+    streamed = not pack_b and _is_streamed(product)
+    depth = _STREAMED if streamed else _pass_depth(info, accumulate.itemsize, pack_b)
     whole = product.dtype is not accumulate or groups <= depth * 3 // 2
     depth = max(groups, 1) if whole else depth
     width = lanes * vectors
-    most = _PANELS if pack_b else max(_PANELS, _ROW_BYTES // (width * accumulate.itemsize))
+    row = _STREAMED_BYTES if streamed else _ROW_BYTES
+    most = _PANELS if pack_b else max(_PANELS, row // (width * accumulate.itemsize))
     blocks = blocks_of(product, info, rows, width, most)
     made = Packed(accumulate, lanes, rows, vectors, group, pack_a, pack_b, depth, *blocks)
     if registers_of(info) == 32:
-        return replace(made, ahead=True)
+        # Weights that stay have long passes, in which a turn of the loop is a small part.
+        return replace(made, ahead=True, unroll=8 if pack_b and group == 1 and not keeps else 4)
     # Compilers load the vectors of B of several steps at once, for which 16 registers are too few.
     return replace(made, unroll=1)
 
@@ -138,7 +147,7 @@ def tile_vectors(n: int, lanes: int, most: int) -> int:
     """Return the vectors of a panel of which the last one wastes least for ``n`` columns.
 
     >>> [tile_vectors(n, 16, 4) for n in (10, 40, 64, 65, 80, 100, 257, 4096)]
-    [1, 3, 4, 3, 3, 4, 3, 3]
+    [1, 3, 4, 3, 3, 4, 3, 4]
     """
     fit = min(most, -(-n // lanes))
     if fit < most or most < max(_READS):
@@ -146,6 +155,11 @@ def tile_vectors(n: int, lanes: int, most: int) -> int:
     # Panels of any width serve any number of columns.
     columns = hinted(n)
     return min(_READS, key=lambda v: -(-columns // (v * lanes)) * v * _READS[v])
+
+
+def _is_streamed(product: Product) -> bool:
+    """Return whether a B as it lies is larger than what a core keeps near."""
+    return exceeds(product.n * product.k, _LARGE)
 
 
 def _pass_depth(info: DeviceInfo, itemsize: int, packed: bool) -> int:
@@ -171,13 +185,14 @@ def packed_inside(product: Product, info: DeviceInfo) -> Packed | str:
     if exceeds(product.m, _PACKINGS * _BLOCK_ROWS):
         return "its many blocks of rows would each pack B"
     room = _ROOM_BYTES // base.accumulate.itemsize
-    most = room // _ROOM_COLUMNS
+    most = room // _ROOM_COLUMNS[registers_of(info)]
     if product.dtype is base.accumulate and exceeds(base.depth, most):
         base = replace(base, depth=-(-product.k // -(-product.k // most)))
     if base.depth * base.width > room:
         return "a pass over a panel does not fit the memory of a cube"
     panels = greatest(1, least(base.block_panels, room // (base.depth * base.width)))
-    return replace(base, room=room, block_panels=panels)
+    # A turn prefetches one line of the next block.
+    return replace(base, room=room, block_panels=panels, unroll=min(base.unroll, 4))
 
 
 def blocks_of(

@@ -110,12 +110,7 @@ def packed_matmul(
             step = of_b.depth if order == "columns" else of_b.panel // width
             b_first = b_start + begin * of_b.depth
             block = Block(first_panel, last_panel, n, count)
-            if order == "columns":
-                # The first tile of a panel packs it while it computes, unless columns are missing.
-                if last_panel * width > n:
-                    pack_block(b, own, b_first, step, block, vectors, lanes, order)
-            else:
-                pack_block(b, own, b_first, step, block, vectors, lanes, order)
+            pack_block(b, own, b_first, step, block, vectors, lanes, order)
             # The next rows of these panels, or the first rows of the next cube's.
             goes_on = begin + depth < k
             from_row = kl.select(goes_on, begin + depth, 0)
@@ -146,7 +141,6 @@ def packed_matmul(
                 for v in kl.range(vectors)
             ]
             tile = Tile(a, b if own is None else own, masks, lanes, group)
-            packing = Tile(a, b, masks, lanes, group)
             start = kl.registers((vectors,), accumulate, lanes)
             if a.dtype is int8 and group > 1:
                 tile.correct(start, b_at, b_depth, count)
@@ -179,43 +173,33 @@ def packed_matmul(
                     along = ask * 0
                 tiles_before = (row - first_row) // rows
                 next_at = b_at + of_b.panel + tiles_before * (main // unroll) * line
-                left = count
-                packs = own is not None and order == "columns"
-                if packs and row == first_row and last_panel * width <= n:
-                    source = b_first + panel * of_b.panel
-                    for p in kl.loop_range(0, main, unroll):
+                for p in kl.loop_range(0, main, unroll):
+                    if plan.ahead and plan.pack_b:
+                        b.prefetch(next_at + p // unroll * line, locality=2)
+                    if plan.ahead and not plan.pack_b:
+                        # Rows of B as it lies are on pages of their own, and few of them fit
+                        # a set of a cache: those of some turns ahead, then the next panel's.
+                        row_ahead = p + _ROWS_AHEAD
+                        ends_here = row_ahead >= main
+                        from_panel = kl.select(ends_here, b_at + width, b_at)
+                        row_ahead = kl.select(ends_here, row_ahead - main, row_ahead)
+                        asked = from_panel + row_ahead * b_depth
+                        for u in kl.range(unroll):
+                            for part in kl.range(0, width, line):
+                                b.prefetch(asked + u * b_depth + part, locality=2)
+                    if own is not None:
                         ask, along = following.step_on(b, ask, along)
-                        a_now, b_now = [at + p * a_depth for at in a_at], b_at + p * b_depth
-                        for u in kl.range(unroll):
-                            from_ = source + (p + u) * of_b.depth
-                            packing.pack(acc, a_now, u * a_depth, from_, tile.b, b_now + u * width)
-                    for p in kl.range(main, count):
-                        from_ = source + p * of_b.depth
-                        packing.pack(acc, a_at, p * a_depth, from_, tile.b, b_at + p * width)
-                    left = count * 0
-                if left > 0:
-                    for p in kl.loop_range(0, main, unroll):
-                        if plan.ahead and plan.pack_b:
-                            b.prefetch(next_at + p // unroll * line, locality=2)
-                        if plan.ahead and not plan.pack_b:
-                            # Rows of B as it lies are on pages of their own, and few of them fit
-                            # a set of a cache: those of some turns ahead, then the next panel's.
-                            row_ahead = p + _ROWS_AHEAD
-                            ends_here = row_ahead >= main
-                            from_panel = kl.select(ends_here, b_at + width, b_at)
-                            row_ahead = kl.select(ends_here, row_ahead - main, row_ahead)
-                            asked = from_panel + row_ahead * b_depth
-                            for u in kl.range(unroll):
-                                for part in kl.range(0, width, line):
-                                    b.prefetch(asked + u * b_depth + part, locality=2)
-                        if own is not None:
-                            ask, along = following.step_on(b, ask, along)
-                        # Known distances of a turn's steps need no instructions.
-                        a_now, b_now = [at + p * a_depth for at in a_at], b_at + p * b_depth
-                        for u in kl.range(unroll):
-                            tile.multiply(acc, a_now, u * a_depth, b_now + u * b_depth)
-                    for p in kl.range(main, count):
-                        tile.multiply(acc, a_at, p * a_depth, b_at + p * b_depth)
+                    # Known distances of a turn's steps need no instructions.
+                    a_now, b_now = [at + p * a_depth for at in a_at], b_at + p * b_depth
+                    if own is not None and not plan.pack_a:
+                        # The terms of the next pass: a short part of each row, which the processor
+                        # does not foresee.
+                        for r in kl.range(rows):
+                            a.prefetch(a_now[r] + count, locality=2)
+                    for u in kl.range(unroll):
+                        tile.multiply(acc, a_now, u * a_depth, b_now + u * b_depth)
+                for p in kl.range(main, count):
+                    tile.multiply(acc, a_at, p * a_depth, b_at + p * b_depth)
                 if ends is None:
                     store_tile(
                         acc, c, TilePlace(c_start, row, last_row, column, panel * width, n), begin
@@ -244,26 +228,6 @@ class Tile:
         columns = [
             self.b.load(b_at + v * span, span, mask=self.masks[v]) for v in kl.range(vectors)
         ]
-        for r in kl.range(rows):
-            value = self.broadcast(a_at[r] + a_step)
-            for v in kl.range(vectors):
-                acc[r, v] = self.add(value, columns[v], acc[r, v])
-
-    def pack(
-        self,
-        acc: kl.Registers,
-        a_at: list[kl.Number],
-        a_step: kl.Index,
-        b_at: kl.Number,
-        room: kl.Pointer,
-        to: kl.Number,
-    ) -> None:
-        """Add the products of a row of B as it lies, and copy the row to a panel."""
-        rows, vectors = acc.shape
-        columns = [self.b.load(b_at + v * self.lanes, self.lanes) for v in kl.range(vectors)]
-        columns = [column.to(room.dtype) for column in columns]
-        for v in kl.range(vectors):
-            room.store(to + v * self.lanes, columns[v])
         for r in kl.range(rows):
             value = self.broadcast(a_at[r] + a_step)
             for v in kl.range(vectors):

@@ -10,15 +10,15 @@ behind the last whole step are copied to a step of their own, which zeros fill u
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from calor.dtypes import DType, bfloat16, float32, int8, int32
 from calor_kernel import language as kl
-from calor_kernel.contract.choices import greatest, least
+from calor_kernel.contract.choices import exceeds, greatest, least
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Grid, launch
 from calor_kernel.contract.work import Dropped, Request, View, Work, row_major
-from calor_kernel.language.tiles import SUMS, TILE, terms
+from calor_kernel.language.tiles import SUMS, TILE, TILE_BYTES, terms
 from calor_kernel.library.matmul.packed import Blocks, Panels, Rows
 from calor_kernel.library.matmul.packing import iota, pack_operand
 from calor_kernel.library.matmul.problem import Operand, Product
@@ -34,7 +34,8 @@ _BLOCK_ROWS = 128
 class TilePlan:
     """Blocks of ``rows`` by ``columns`` tiles; the result has vectors of ``lanes`` elements.
 
-    ``rest``: whether the K axis ends within a step.
+    ``rest``: whether the K axis ends within a step. ``ahead``: the lines of the next panel that
+    each step of a block prefetches, so that the blocks of a cube's rows prefetch all of it.
     """
 
     dtype: DType
@@ -42,6 +43,7 @@ class TilePlan:
     columns: int
     lanes: int
     rest: bool = False
+    ahead: int = 0
 
     @property
     def height(self) -> int:
@@ -78,7 +80,7 @@ def matmul_tile_registers(
     rows exist.
     """
     m, n, height, width, lanes = sizes.m, sizes.n, plan.height, plan.width, plan.lanes
-    step = terms(plan.dtype)
+    step, nbytes = terms(plan.dtype), int(plan.dtype.itemsize)
     sums = kl.private(height * width, SUMS[plan.dtype], align=64)
     if plan.rest:
         left_rest = kl.private(height * step, plan.dtype, align=64)
@@ -100,9 +102,11 @@ def matmul_tile_registers(
         for begin in kl.loop_range(first_row, last_row, height):
             row = kl.min(begin, m - height)
             left = a.at(a_start + row * of_a.row)
+            share = (begin - first_row) // height * sizes.k * (plan.ahead * TILE_BYTES // nbytes)
             kl.tile_product(
                 sums, left, of_a.row, right, of_b.depth, sizes.k,
                 rows=plan.rows, columns=plan.columns,
+                ahead=right.at(of_b.panel + share), lines=plan.ahead,
             )  # fmt: skip
             if plan.rest:
                 copy_rows(left.at(sizes.k * step), left_rest, rest, of_a.row, plan)
@@ -192,6 +196,7 @@ def _work(task: Task, plan: TilePlan) -> Work:
         p.n, p.k, p.batch, p.b, plan.width, TILE, group, plan.dtype, task.places[1], target
     )
     high, wide = _blocks(p, task.info, plan)
+    plan = replace(plan, ahead=_lines_ahead(-(-high // plan.height), plan))
     grid = Grid((-(-panel_count // wide), -(-p.m // high), p.batches))
     made = launch(
         matmul_tile_registers,
@@ -208,6 +213,18 @@ def _work(task: Task, plan: TilePlan) -> Work:
         plan=plan,
     )
     return task.work(packing, made, name=f"tile registers {plan.rows}x{plan.columns}")
+
+
+def _lines_ahead(blocks: int, plan: TilePlan) -> int:
+    """Return the lines of a panel that each step of a cube's blocks of rows prefetches.
+
+    >>> plan = TilePlan(bfloat16, 2, 2, 16)
+    >>> [_lines_ahead(blocks, plan) for blocks in (1, 2, 3, 4, 9)]
+    [32, 16, 16, 8, 4]
+    """
+    whole = TILE * plan.columns
+    # Few kernels serve all numbers of blocks.
+    return next((whole >> n for n in range(5, 0, -1) if not exceeds(1 << n, blocks)), whole)
 
 
 def _blocks(p: Product, info: DeviceInfo, plan: TilePlan) -> tuple[int, int]:
