@@ -103,6 +103,7 @@ def _contracts() -> Iterator[Check]:
     yield from points.refusals()
     yield from points.points()
     yield from sizes.sizes()
+    yield from at_many_sizes.each_op()
     yield from protocol.protocol(CASES)
     yield from properties.elementwise(CASES)
     yield from properties.searches()
