@@ -8,6 +8,7 @@ program therefore meets sizes that differ in all of this, in an order in which e
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -108,7 +109,7 @@ def each_op() -> Iterator[Check]:
             tier="compiled",
             contract="a program that was planned at some sizes is right at others",
             run=_at_lengths(row),
-            text=lambda row=row: text_of(row),
+            text=partial(text_of, row),
             op=row.op,
             dtype=kinds[0],
             dtypes=kinds,
