@@ -63,7 +63,7 @@ def _by_head(x: Array, heads: int) -> Array:
     return np.asarray(x.reshape(n, heads, -1, places, width).sum(2))
 
 
-def _gradient(
+def gradient(
     g: Array, delta: Array, total: Array, q: Array, k: Array, v: Array, *extras: Array,
     causal: bool, scale: float,
 ) -> tuple[Array, Array, Array]:  # fmt: skip
@@ -97,7 +97,7 @@ def _saturated(key: Any, value: Any, up: Any) -> Any:
 def _saturated_gradients(key: Array, value: Array, up: Array) -> tuple[Array, Array, Array]:
     out, total = attention(key * 2, key, value, causal=False, scale=0.5)
     operands = key * 2, key, value
-    return _gradient(up, (up * out).sum(-1), total, *operands, causal=False, scale=0.5)
+    return gradient(up, (up * out).sum(-1), total, *operands, causal=False, scale=0.5)
 
 
 def _largest(*operands: Array) -> Any:
@@ -136,7 +136,7 @@ CASES: list[Case] = [
     *(
         case("attention_gradient", normal(2, heads, 3, 2), normal(2, heads, 3),
              between(1.0, 3.0, 2, heads, 3), *_qkv(heads, keys), *extras, causal=causal, scale=0.5,
-             oracle=_gradient, dtypes=WIDE_FLOATS, name=name,
+             oracle=gradient, dtypes=WIDE_FLOATS, name=name,
              tol=ulp(256, scale=lambda *_, **__: 1000.0))
         for name, heads, keys, extras, causal in _FORMS
     ),
@@ -147,7 +147,7 @@ CASES: list[Case] = [
              oracle=oracle, dtypes=HALVES, tol=ulp(2, half=2, scale=lambda *_, **__: 100.0),
              name="half", no_gradient="differences need float64")
         for op, oracle, extras in [
-            ("attention_gradient", _gradient, ()),
+            ("attention_gradient", gradient, ()),
             ("attention_bias_gradient", _bias_gradient, (normal(1, 2, 1, 5),)),
         ]
     ),
