@@ -94,8 +94,8 @@ FAULTS = [
 
 
 def _attention_gradient(*operands: Array, causal: bool, scale: float) -> Any:
-    from ..rows.tables.attention import _gradient
+    from ..rows.tables.attention import gradient
 
     wide = [x.astype(np.float64) if x.dtype.kind == "f" else x for x in operands]
-    made = _gradient(*wide, causal=causal, scale=scale)
+    made = gradient(*wide, causal=causal, scale=scale)
     return tuple((y * 1.01).astype(x.dtype) for y, x in zip(made, operands[3:6], strict=True))

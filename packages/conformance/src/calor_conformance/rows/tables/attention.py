@@ -67,6 +67,7 @@ def gradient(
     g: Array, delta: Array, total: Array, q: Array, k: Array, v: Array, *extras: Array,
     causal: bool, scale: float,
 ) -> tuple[Array, Array, Array]:  # fmt: skip
+    """The gradients of query, key and value; ``delta`` is the sum of g times the result."""
     weights, inner = _score_gradient(g, delta, total, q, k, v, extras, causal, scale)
     keys = np.repeat(k, q.shape[1] // k.shape[1], 1)
     for_query = np.einsum("nhls,nhse->nhle", inner, keys) * scale
