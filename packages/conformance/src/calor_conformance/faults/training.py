@@ -40,6 +40,27 @@ def _all_in_ties(right: Function) -> Function:
     return window_gradient
 
 
+def _in_turns(right: Function) -> Function:
+    def attention_gradient(*operands: Any, **attributes: Any) -> Any:
+        made = right(*operands, **attributes)
+        query, key, _ = operands[3:6]
+        if query.shape[1] == key.shape[1]:
+            return made
+        return (*made[:2], np.roll(made[2], 1, 1))
+
+    return attention_gradient
+
+
+def _without_the_last_channel(right: Function) -> Function:
+    def conv(x: Array, w: Array, **attributes: Any) -> Any:
+        if x.shape[1] >= 64 and w.shape[1] == x.shape[1]:
+            x = x.copy()
+            x[:, -1] = 0
+        return right(x, w, **attributes)
+
+    return conv
+
+
 FAULTS = [
     Fault(
         "weight-gradient-off",
@@ -82,6 +103,20 @@ FAULTS = [
         changing(attention_gradient=lambda right: _attention_gradient),
         ("gradient/attention-plain/float64", "values/attention_gradient-plain/float32"),
         ("attention", "attention_gradient"),
+    ),
+    Fault(
+        "shared-heads-in-turns",
+        "where heads share keys, the gradient of values goes to the key heads in turns",
+        changing(attention_gradient=_in_turns),
+        ("crossed/attention-heads/float32",),
+        ("attention",),
+    ),
+    Fault(
+        "wide-layers-off",
+        "a convolution of 64 channels and more leaves out the last one",
+        changing(conv=_without_the_last_channel),
+        ("crossed/conv-layer/float32",),
+        ("conv",),
     ),
     Fault(
         "solution-gradient-off",
