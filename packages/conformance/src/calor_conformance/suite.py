@@ -38,6 +38,7 @@ from .checks import (
     thread_work,
     threads,
     transfers,
+    transforms,
     values,
 )
 from .checks.base import TIERS, Check
@@ -108,6 +109,7 @@ def _contracts() -> Iterator[Check]:
     yield from properties.elementwise(CASES)
     yield from properties.searches()
     yield from crossings.crossings()
+    yield from transforms.transforms()
 
 
 def _narrow() -> Iterator[Check]:
