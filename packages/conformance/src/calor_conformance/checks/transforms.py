@@ -283,7 +283,7 @@ def _slope(program: Program, arrays: tuple[Array, Array], tangents: list[Array])
 
 def _tangents(arrays: tuple[Array, Array], turn: int) -> list[Array]:
     rng = np.random.default_rng(turn + 70)
-    return [rng.normal(size=a.shape) for a in arrays]
+    return [np.asarray(rng.normal(size=a.shape)) for a in arrays]
 
 
 def _tensors(arrays: Any) -> list[Any]:
@@ -351,7 +351,7 @@ def _pulled(found: list[Any], program: Program, arrays: Any, g: Array, what: str
     """Compare ⟨g, J v⟩ with ⟨Jᵀ g, v⟩ for directions of each operand alone."""
     tangents = _tangents(arrays, 1)
     for n, name in enumerate(("the first operand", "the second operand")):
-        along = [np.where(k == n, t, 0.0) for k, t in enumerate(tangents)]
+        along: list[Array] = [np.where(k == n, t, 0.0) for k, t in enumerate(tangents)]
         terms = g * _slope(program, arrays, along)
         slope = np.zeros(arrays[n].shape) if found[n] is None else found[n].numpy()
         got, want = float(np.sum(slope * tangents[n])), float(np.sum(terms))
