@@ -178,7 +178,9 @@ def errors_name_their_read(place: Place) -> None:
             lacks = [name for name in names if name not in f"{error} "]
             assert not lacks, f"{', '.join(lacks)} is not in: {error}"
             found = error.index, error.axis, error.size
-            assert found == read, f"the index, axis and size of the error are {found}: {error}"
+            # A backend of functions may not know them apart from its message.
+            known = found in (read, (None, None, None))
+            assert known, f"the index, axis and size of the error are {found}: {error}"
 
 
 def _read(function: Callable[..., Any], *tensors: Any) -> None:
