@@ -27,6 +27,7 @@ from .checks import (
     mapping,
     memory,
     modes,
+    neighbours,
     non_finite,
     points,
     process_memory,
@@ -110,6 +111,7 @@ def _contracts() -> Iterator[Check]:
     yield from protocol.protocol(CASES)
     yield from properties.elementwise(CASES)
     yield from properties.searches()
+    yield from neighbours.neighbours()
     yield from crossings.crossings()
     yield from transforms.transforms()
 
