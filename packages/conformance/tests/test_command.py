@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,31 @@ def test_processes_share_the_log_of_a_run(
     assert [r["detail"] for r in one if "detail" in r] == ["from the log"]
     assert one == two
     assert len(log.read_text().splitlines()) == 1 + len(one) > 1 + len(lines)
+
+
+def test_a_check_that_ends_its_process_is_one_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # The processes end where int8 is uploaded, as a driver that crashes ends them.
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, signal\n"
+        "from calor.backends import numpy_backend\n"
+        "upload = numpy_backend.NumpyBackend.upload\n"
+        "def ending(self, index, array):\n"
+        "    if array.dtype == 'int8':\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    return upload(self, index, array)\n"
+        "numpy_backend.NumpyBackend.upload = ending\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    report = tmp_path / "r.json"
+    adds = ["--device", "numpy", "--only", "values/add/*"]
+    assert main([*adds, "--jobs", "2", "--json", str(report)]) == 1
+    outcomes = {r["name"]: r for r in json.loads(report.read_text())["results"]}
+    wrong = {name for name, r in outcomes.items() if r["outcome"] == "failed"}
+    assert wrong == {"values/add/int8"}
+    assert "SIGKILL" in outcomes["values/add/int8"]["detail"]
+    assert len(outcomes) > 10
 
 
 def test_listing_runs_nothing(capsys: pytest.CaptureFixture[str]) -> None:

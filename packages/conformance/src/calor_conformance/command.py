@@ -139,6 +139,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--jobs", type=int, default=1, help="number of processes (default: %(default)s)")
     add("--strict", action="store_true", help="check every call against the backend protocol")
     add("--list", action="store_true", help="print the names of the checks and run none")
+    add("--begun", type=Path, help=argparse.SUPPRESS)  # Of the processes of a run.
     add("--quiet", action="store_true", help="print the verdicts only")
     return parser
 
@@ -155,7 +156,7 @@ def _run(given: Sequence[str]) -> int:
         return _deep(options, chosen)
     options.seed = options.seed or 0
     if options.jobs > 1:
-        made = parallel.run(_shared(given), options.jobs, chosen.shard)
+        made = parallel.run(_shared(given), options.jobs, chosen.shard, options.resume)
         made["seconds"] = round(time.monotonic() - start, 1)
         made["command"] = _command(given)
         made["digest"] = report.digest(made)
@@ -163,7 +164,7 @@ def _run(given: Sequence[str]) -> int:
         device = get_device(options.device)
         how = running.Options(
             options.seed, options.pack, options.budget, options.resume, options.strict,
-            options.timeout or None,
+            options.timeout or None, options.begun,
         )  # fmt: skip
         progress = _Progress(len(asked), options.quiet)
         results: list[Result] = []

@@ -42,6 +42,8 @@ class Options:
     timeout : float, default None
         Limit of a check in seconds; one that takes longer hangs, which is a failure. None is no
         limit.
+    begun : Path, default None
+        File of the names of the checks that run at the moment, for who waits for the process.
     """
 
     seed: int = 0
@@ -50,6 +52,7 @@ class Options:
     log: Path | None = None
     strict: bool = False
     timeout: float | None = None
+    begun: Path | None = None
 
 
 def run(
@@ -97,6 +100,8 @@ def run(
             if end is not None and time.monotonic() > end:
                 yield from (Result(c.name, "not_run", "beyond the time budget") for c in pack)
                 continue
+            if options.begun is not None:
+                options.begun.write_text(json.dumps([c.name for c in pack]), "utf-8")
             for result in packing.run(pack, place, watchdog):
                 log.add(result)
                 tell(result)
@@ -134,9 +139,14 @@ class _Log:
     def add(self, result: Result) -> None:
         """Append a result, so that an interrupted run loses at most one pack."""
         if self.path is not None:
-            # One unbuffered write, since the processes of a run share the file.
-            with self.path.open("ab", buffering=0) as file:
-                file.write((json.dumps(asdict(result)) + "\n").encode())
+            append(self.path, result)
+
+
+def append(path: Path, result: Result) -> None:
+    """Append a result to the log of a run."""
+    # One unbuffered write, since the processes of a run share the file.
+    with path.open("ab", buffering=0) as file:
+        file.write((json.dumps(asdict(result)) + "\n").encode())
 
 
 def _created(path: Path, head: str) -> bool:

@@ -27,6 +27,8 @@ from .checks import (
     mapping,
     memory,
     modes,
+    neighbours,
+    non_finite,
     points,
     process_memory,
     properties,
@@ -38,6 +40,7 @@ from .checks import (
     thread_work,
     threads,
     transfers,
+    transforms,
     values,
 )
 from .checks.base import TIERS, Check
@@ -82,6 +85,7 @@ _CONTRACTS = (
     announced,
     random_bits,
     errors,
+    non_finite,
     state,
     graphs,
     history,
@@ -103,10 +107,13 @@ def _contracts() -> Iterator[Check]:
     yield from points.refusals()
     yield from points.points()
     yield from sizes.sizes()
+    yield from at_many_sizes.each_op()
     yield from protocol.protocol(CASES)
     yield from properties.elementwise(CASES)
     yield from properties.searches()
+    yield from neighbours.neighbours()
     yield from crossings.crossings()
+    yield from transforms.transforms()
 
 
 def _narrow() -> Iterator[Check]:

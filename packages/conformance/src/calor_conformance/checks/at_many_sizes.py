@@ -7,7 +7,8 @@ program therefore meets sizes that differ in all of this, in an order in which e
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,17 @@ import numpy as np
 import calor
 from calor.dtypes import float32, int64
 
-from ..rows.judging import numpy_of
-from .base import Array, Place
+from ..rows.judging import numpy_of, put
+from ..rows.tables.sizes import SIZES as ROWS
+from ..rows.tables.sizes import Sized
+from .base import Array, Check, Place
 from .contract import Contracts
+from .sizes import kinds_of, same, text_of
 
 contract = Contracts("sizes")
 SIZES = (33, 40, 7, 64, 1500, 9, 1, 256, 33, 1000, 2)
+# Of one op, at lengths below and beyond a vector, odd and even, and each of some twice.
+LENGTHS = (33, 40, 7, 64, 130, 9, 12, 33, 1, 2, 40)
 Program = Callable[[Any, Any, Any], Any]
 
 
@@ -91,6 +97,37 @@ def programs_at_many_sizes(place: Place) -> None:
 
 def _whole(n: int, seed: int) -> Array:
     return np.random.default_rng([n, seed]).integers(-8, 9, (n, 6)).astype(np.float32)
+
+
+def each_op() -> Iterator[Check]:
+    """Yield checks of one jitted function of each op at many lengths, one after the other."""
+    for row in ROWS:
+        kinds = kinds_of(row)
+        yield Check(
+            kind="sizes",
+            subject="-".join(filter(None, (row.op, row.name, "one-function"))),
+            tier="compiled",
+            contract="a program that was planned at some sizes is right at others",
+            run=_at_lengths(row),
+            text=partial(text_of, row),
+            op=row.op,
+            dtype=kinds[0],
+            dtypes=kinds,
+        )
+
+
+def _at_lengths(row: Sized) -> Callable[[Place], None]:
+    def run(place: Place) -> None:
+        step: Any = calor.jit(row.run)
+        for turn, n in enumerate(LENGTHS):
+            arrays = row.draw(np.random.default_rng([place.seed, n, turn]), max(n, row.least))
+            try:
+                got = step(*put(arrays)).numpy()
+                same(got, np.asarray(row.meaning(*arrays)), row.bound)
+            except AssertionError as error:
+                raise AssertionError(f"at length {n} after {LENGTHS[:turn]}: {error}") from error
+
+    return run
 
 
 CHECKS = contract.checks

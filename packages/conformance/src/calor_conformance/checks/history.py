@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import calor
-from calor.dtypes import DType, bool_, complex128, float64, int64, uint64
+from calor.dtypes import DType, bool_, complex128, float32, float64, int64, uint64
 from calor.transforms.state import Stateful
 
 from .base import Place, plain_array
@@ -20,6 +20,8 @@ from .contract import Contracts
 
 contract = Contracts("history")
 CALLS = 300
+# Nodes of a program that a device may find worth storing.
+_LARGE = 120
 
 
 def _tensor(*numbers: float) -> Any:
@@ -211,6 +213,35 @@ def programs_that_look_alike(place: Place) -> None:
         for k, step in steps.items():
             want = [v - k if v > k else v * k for v in (0, 2, 5)]
             assert step(_tensor(0, 2, 5)).tolist() == want, f"with {k}"
+
+
+# Numbers that differ in their last bits, their first, and between.
+_ALIKE = (1.5, 1.5 + 2.0**-23, 1.5 + 2.0**-12, -1.5, 3.0, 1.5 * 2.0**-60)
+
+
+@contract(
+    "large programs that differ in one number, which may be stored, are as many",
+    tier="compiled",
+    dtypes=(float32,),
+    looks=False,
+)
+def large_programs_that_look_alike(place: Place) -> None:
+    x = np.linspace(-2, 2, 7, dtype=np.float32)
+    for at in (0, _LARGE // 2, _LARGE - 1):
+        for number in _ALIKE:
+            step = calor.jit(partial(_chain, at, number))
+            got, want = step(calor.asarray(x)).numpy(), _chain(at, number, x)
+            assert got.tobytes() == want.tobytes(), f"{number!r} at node {at}: {got}, not {want}"
+
+
+def _chain(at: int, number: float, x: Any) -> Any:
+    """Return steps that are exact but for one number of the program, not of its arguments."""
+    for n in range(_LARGE):
+        x = abs(x) if n % 2 else -x
+        if n == at:
+            constant = np.full(7, number, np.float32)
+            x = x * (constant if isinstance(x, np.ndarray) else calor.full((7,), number))
+    return x
 
 
 CHECKS = contract.checks

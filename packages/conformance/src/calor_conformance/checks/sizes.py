@@ -42,7 +42,7 @@ def _check(row: Sized, n: int) -> Check:
         tier="full",
         contract="an op is right at every size, whatever a device computes at a time",
         run=_at(row, n),
-        text=partial(_text, row),
+        text=partial(text_of, row),
         op=row.op,
         nbytes=n * max(d.itemsize for d in kinds),
         dtype=kinds[0],
@@ -50,7 +50,8 @@ def _check(row: Sized, n: int) -> Check:
     )
 
 
-def _text(row: Sized) -> str:
+def text_of(row: Sized) -> str:
+    """Return the definition of a row of sizes."""
     return "\n".join([f"{row.bound}", *map(source_of, (row.draw, row.run, row.meaning))])
 
 

@@ -40,6 +40,10 @@ def _flushed(y: Array, *_: Any) -> Array:
     return np.where(np.abs(y) < np.finfo(y.dtype).tiny, np.copysign(0, y), y).astype(y.dtype)
 
 
+def _tail_off(y: Array, operands: Any, attributes: Any) -> Array:
+    return np.where(np.abs(operands[0]) > 0.998, y * y.dtype.type(1 + 1e-6), y)
+
+
 def _clipped(y: Array, *_: Any) -> Array:
     if y.dtype != np.float32:
         return y
@@ -266,5 +270,19 @@ FAULTS = [
         changing(remainder=_of(F32, lambda a, b: a - np.floor(a / b) * b)),
         ("special/remainder/float32",),
         ("remainder",),
+    ),
+    Fault(
+        "tail-off",
+        "the inverse error function is a millionth too large from 0.998 to 1",
+        changing(erfinv=afterwards(_tail_off)),
+        ("special/erfinv/float32", "special/erfinv/float64"),
+        ("erfinv",),
+    ),
+    Fault(
+        "small-end-off",
+        "exp(x) − 1 is x for all that is below 2⁻³⁰",
+        changing(expm1=_of(np.float64, lambda x: np.where(np.abs(x) < 2.0**-30, x, np.expm1(x)))),
+        ("special/expm1/float64",),
+        ("expm1",),
     ),
 ]

@@ -40,6 +40,27 @@ def _all_in_ties(right: Function) -> Function:
     return window_gradient
 
 
+def _in_turns(right: Function) -> Function:
+    def attention_gradient(*operands: Any, **attributes: Any) -> Any:
+        made = right(*operands, **attributes)
+        query, key, _ = operands[3:6]
+        if query.shape[1] == key.shape[1]:
+            return made
+        return (*made[:2], np.roll(made[2], 1, 1))
+
+    return attention_gradient
+
+
+def _without_the_last_channel(right: Function) -> Function:
+    def conv(x: Array, w: Array, **attributes: Any) -> Any:
+        if x.shape[1] >= 64 and w.shape[1] == x.shape[1]:
+            x = x.copy()
+            x[:, -1] = 0
+        return right(x, w, **attributes)
+
+    return conv
+
+
 FAULTS = [
     Fault(
         "weight-gradient-off",
@@ -84,6 +105,20 @@ FAULTS = [
         ("attention", "attention_gradient"),
     ),
     Fault(
+        "shared-heads-in-turns",
+        "where heads share keys, the gradient of values goes to the key heads in turns",
+        changing(attention_gradient=_in_turns),
+        ("crossed/attention-heads/float32",),
+        ("attention",),
+    ),
+    Fault(
+        "wide-layers-off",
+        "a convolution of 64 channels and more leaves out the last one",
+        changing(conv=_without_the_last_channel),
+        ("crossed/conv-layer/float32",),
+        ("conv",),
+    ),
+    Fault(
         "solution-gradient-off",
         "the triangular systems that only gradients of factors need are 1 % off",
         changing(triangular_solve=afterwards(_more)),
@@ -94,8 +129,8 @@ FAULTS = [
 
 
 def _attention_gradient(*operands: Array, causal: bool, scale: float) -> Any:
-    from ..rows.tables.attention import _gradient
+    from ..rows.tables.attention import gradient
 
     wide = [x.astype(np.float64) if x.dtype.kind == "f" else x for x in operands]
-    made = _gradient(*wide, causal=causal, scale=scale)
+    made = gradient(*wide, causal=causal, scale=scale)
     return tuple((y * 1.01).astype(x.dtype) for y, x in zip(made, operands[3:6], strict=True))

@@ -15,6 +15,9 @@ from .language import Array, Domain, limits_of
 Shape = tuple[int, ...]
 # Number of operands of every magnitude besides the special ones.
 SPREAD = 500
+# Where domains end and functions have poles, zeros, turns or saturate; and draws of each octave.
+_ENDS = (0.5, 1.0, 2.0, math.pi / 2, math.pi)
+_OCTAVE = 12
 
 
 def _converted(values: Any, dtype: DType) -> Array:
@@ -209,7 +212,7 @@ def grid(dtype: DType, count: int) -> list[Array]:
     """Return the special numbers in every combination of ``count`` operands, one axis for each.
 
     One operand of a 16-bit type has all 65,536 bit patterns; other floats also have numbers of
-    every magnitude.
+    every magnitude and at every distance from the ends of domains.
     """
     if count == 1 and dtype.itemsize == 2:
         return [np.arange(1 << 16, dtype=np.uint16).view(dtype.numpy)]
@@ -218,7 +221,27 @@ def grid(dtype: DType, count: int) -> list[Array]:
     every = [values[places.reshape(-1)] for places in made]
     if dtype.kind != "float":
         return every
-    return [np.concatenate([v, of_every_size(dtype, seed)]) for seed, v in enumerate(every)]
+    return [
+        np.concatenate([v, of_every_size(dtype, seed), approaching(dtype, seed)])
+        for seed, v in enumerate(every)
+    ]
+
+
+def approaching(dtype: DType, seed: int) -> Array:
+    """Return numbers at every distance from the ends of domains, on both sides, of both signs.
+
+    A function that is computed in pieces has pieces between any two of these distances, so each
+    octave of a distance has several numbers: to 0 down to a hundredth of the least spacing at 1,
+    to the other ends down to their own spacing.
+    """
+    rng = np.random.default_rng([seed, 1])
+    digits = -math.floor(math.log2(float(limits_of(dtype.numpy).eps)))
+    octaves = np.repeat(np.arange(-digits - 6, 7), _OCTAVE)
+    sizes = 2.0 ** (octaves + rng.random(octaves.size))
+    steps = sizes[(sizes < 0.5) & (sizes >= 2.0**-digits)]
+    near = [end + side * steps * end for end in _ENDS for side in (-1.0, 1.0)]
+    found = np.concatenate([sizes, *near])
+    return rng.permutation(np.concatenate([found, -found])).astype(dtype.numpy)
 
 
 def of_every_size(dtype: DType, seed: int) -> Array:

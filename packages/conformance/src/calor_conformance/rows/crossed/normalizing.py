@@ -11,6 +11,7 @@ from calor.dtypes import DType
 from calor.ops.base import find
 
 from ..language import REAL_FLOATS, Array, Tolerance
+from ..tables import attention as oracle
 from .drawing import places
 from .language import LENGTHS, Problem, Subject, one, shape_of, wide
 from .orders import ORDERS
@@ -111,6 +112,47 @@ def _attention(scenario: Scenario, rng: np.random.Generator, dtype: DType) -> Pr
     )
 
 
+def _heads(scenario: Scenario, rng: np.random.Generator, dtype: DType) -> Problem | None:
+    """Attention and its gradient: heads that share keys, values of their own width, masks."""
+    causal, n, keys = scenario["causal"], scenario["queries"], scenario["keys"]
+    heads, shared = scenario["groups"]
+    width, across = scenario["width"]
+    q, k, v, g = (
+        (rng.integers(-4, 5, (2, h, rows, e)) / 4).astype(dtype.numpy)
+        for h, rows, e in (
+            (heads, n, width), (shared, keys, width), (shared, keys, across), (heads, n, across))
+    )  # fmt: skip
+    extras: list[Array] = []
+    if scenario["extra"] == "mask":
+        mask = rng.random((1, heads if scenario["apart"] else 1, n, keys)) < 0.8
+        mask[..., 0] = True
+        extras.append(mask)
+    elif scenario["extra"] == "bias":
+        shape = (2, heads if scenario["apart"] else 1, n, keys)
+        extras.append((rng.integers(-8, 9, shape) / 4).astype(dtype.numpy))
+
+    def run(a: Any, b: Any, c: Any, d: Any, *more: Any) -> list[Any]:
+        made, pull = calor.vjp(
+            lambda *three: find("attention")(*three, *more, causal=causal, scale=0.25)[0], a, b, c
+        )
+        return [made, *pull(d)]
+
+    def want() -> list[Array]:
+        given = [wide(a) for a in (q, k, v)]
+        more = [a if a.dtype.kind == "b" else wide(a) for a in extras]
+        made, total = oracle.attention(*given, *more, causal=causal, scale=0.25)
+        # The gradient reads the result in the dtype that it was rounded to.
+        delta = (wide(g) * made).sum(-1)
+        slopes = oracle.gradient(wide(g), delta, total, *given, *more, causal=causal, scale=0.25)
+        return [made, *slopes]
+
+    def scale() -> list[Array]:
+        return [np.full(w.shape, max(1.0, float(np.abs(w).max(initial=0.0)))) for w in want()]
+
+    return Problem([q, k, v, g, *extras], run, want, [dtype] * 4, Tolerance(64, 8), scale,
+                   zeros=False, slope=False)  # fmt: skip
+
+
 def _fft(scenario: Scenario, rng: np.random.Generator, dtype: DType) -> Problem:
     shape, axis = shape_of(scenario, rng)
     x = (rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype(dtype.numpy)
@@ -149,6 +191,12 @@ SUBJECTS: list[Subject] = [
              "width": (8, 4, 17, 64), "causal": (False, True), "large": (1, 8),
              "order": ("plain", "permuted", "flipped")},
             {"keys": (1500,)}),
+    Subject("attention", _heads, _DTYPES,
+            {"queries": (33, 7, 130, 1), "keys": (33, 7, 129, 257),
+             "groups": ((2, 2), (6, 2), (4, 1), (1, 1)), "width": ((16, 16), (64, 64), (40, 24)),
+             "causal": (False, True), "extra": ("none", "mask", "bias"), "apart": (True, False),
+             "order": ("plain", "permuted")},
+            name="heads"),
     Subject("fft", _fft, (calor.complex64, calor.complex128),
             {"length": (8, 1, 7, 33, 257, 360, 1500), "rank": (1, 2, 3), "axis": (0, 1, 2),
              "inverse": (False, True), "order": ORDERS},

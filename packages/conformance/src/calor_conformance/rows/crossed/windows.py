@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from calor.dtypes import DType
+from calor.dtypes import DType, bfloat16, float16, float32, float64, int8
 from calor.ops.base import find
 
 from ..language import NUMBERS, REALS, Array, Tolerance
@@ -130,17 +130,48 @@ def _weight_gradient(
     return made
 
 
+def _layer(scenario: Scenario) -> tuple[tuple[int, ...], dict[str, Any], tuple[int, int, int]]:
+    """Return the sizes, attributes and groups of a layer of a network: alike along each axis."""
+    rank, k, d = scenario["spatial"], scenario["window"], scenario["dilation"]
+    # Three axes have as many elements as two.
+    side = scenario["side"] if rank < 3 else max(scenario["side"] // 4, k * d)
+    room = (k - 1) * d // 2 if scenario["same"] else 0
+    sides = (side,) * (rank - 1) + (side + (k - 1) * d,)
+    how = {
+        "window": (k,) * rank,
+        "stride": (scenario["stride"],) * rank,
+        "padding": ((room, room),) * rank,
+        "dilation": (d,) * rank,
+    }
+    inner, outer = scenario["channels"]
+    if scenario["grouping"] == "depthwise":
+        return sides, how, (inner, 1, 1 if outer <= inner else 2)
+    groups = 2 if scenario["grouping"] == "two" and inner % 2 == 0 and outer % 2 == 0 else 1
+    return sides, how, (groups, inner // groups, outer // groups)
+
+
 def _conv(which: str) -> Any:
     def build(scenario: Scenario, rng: np.random.Generator, dtype: DType) -> Problem | None:
-        found = _geometry(scenario, rng)
-        if found is None:
-            return None
-        sizes, how = found
-        groups, inner, outer = scenario["groups"]
+        if "channels" in scenario:
+            sizes, how, (groups, inner, outer) = _layer(scenario)
+            if any(
+                n + sum(p) < (k - 1) * d + 1
+                for n, k, d, p in zip(
+                    sizes, how["window"], how["dilation"], how["padding"], strict=True
+                )
+            ):
+                return None
+        else:
+            found = _geometry(scenario, rng)
+            if found is None:
+                return None
+            sizes, how = found
+            groups, inner, outer = scenario["groups"]
         x_shape = (scenario["batch"], groups * inner, *sizes)
         w_shape = (groups * outer, inner, *how["window"])
         g_shape = (scenario["batch"], groups * outer, *outputs(sizes, how))
-        if np.prod([float(n) for n in g_shape]) * np.prod(w_shape[1:]) > 4e7:
+        most = 1e8 if "channels" in scenario and dtype is float32 else 4e7
+        if np.prod([float(n) for n in g_shape]) * np.prod(w_shape[1:]) > most:
             return None
         given = {k: v for k, v in how.items() if k != "window"} | {"groups": groups}
         x, w, g = (whole(rng, dtype, s, 2) for s in (x_shape, w_shape, g_shape))
@@ -282,6 +313,19 @@ _CONV: dict[str, Any] = {
     "batch": (1, 3),
     "groups": ((1, 3, 4), (1, 16, 16), (2, 2, 3), (5, 1, 1), (4, 1, 3), (1, 1, 1)),
 }
+# Layers of networks: many channels, and windows, strides and images alike along each axis.
+_LAYER: dict[str, Any] = {
+    "spatial": (2, 1, 3),
+    "side": (14, 7, 28, 33, 56),
+    "window": (3, 1, 5, 7, 2),
+    "stride": (1, 2),
+    "dilation": (1, 2),
+    "same": (True, False),
+    "channels": ((16, 32), (3, 16), (64, 64), (32, 8), (24, 40), (1, 8), (96, 130)),
+    "grouping": ("none", "depthwise", "two"),
+    "batch": (1, 2, 5),
+}
+_LAYERS = tuple(d for d in (float32, bfloat16, float16, int8, float64) if d in NUMBERS)
 _POOL: dict[str, Any] = {**_WINDOW, "lead": (2, 0, 1, 3), "kind": ("max", "min", "sum")}
 _FAR: dict[str, Any] = {"length": (1025, 65_537)}
 _NUMBERS = tuple(sorted(NUMBERS, key=lambda d: d.name != "float32"))
@@ -290,6 +334,10 @@ _REALS = tuple(sorted(REALS, key=lambda d: d.name != "float32"))
 SUBJECTS: list[Subject] = [
     *(
         Subject(op, _conv(op), _NUMBERS, _CONV, _FAR, differentiable=True)
+        for op in ("conv", "conv_input_gradient", "conv_weight_gradient")
+    ),
+    *(
+        Subject(op, _conv(op), _LAYERS, _LAYER, name="layer")
         for op in ("conv", "conv_input_gradient", "conv_weight_gradient")
     ),
     Subject("window_reduce", _reduce, _REALS, _POOL, _FAR),

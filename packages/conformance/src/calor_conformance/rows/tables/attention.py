@@ -63,10 +63,11 @@ def _by_head(x: Array, heads: int) -> Array:
     return np.asarray(x.reshape(n, heads, -1, places, width).sum(2))
 
 
-def _gradient(
+def gradient(
     g: Array, delta: Array, total: Array, q: Array, k: Array, v: Array, *extras: Array,
     causal: bool, scale: float,
 ) -> tuple[Array, Array, Array]:  # fmt: skip
+    """The gradients of query, key and value; ``delta`` is the sum of g times the result."""
     weights, inner = _score_gradient(g, delta, total, q, k, v, extras, causal, scale)
     keys = np.repeat(k, q.shape[1] // k.shape[1], 1)
     for_query = np.einsum("nhls,nhse->nhle", inner, keys) * scale
@@ -97,7 +98,7 @@ def _saturated(key: Any, value: Any, up: Any) -> Any:
 def _saturated_gradients(key: Array, value: Array, up: Array) -> tuple[Array, Array, Array]:
     out, total = attention(key * 2, key, value, causal=False, scale=0.5)
     operands = key * 2, key, value
-    return _gradient(up, (up * out).sum(-1), total, *operands, causal=False, scale=0.5)
+    return gradient(up, (up * out).sum(-1), total, *operands, causal=False, scale=0.5)
 
 
 def _largest(*operands: Array) -> Any:
@@ -136,7 +137,7 @@ CASES: list[Case] = [
     *(
         case("attention_gradient", normal(2, heads, 3, 2), normal(2, heads, 3),
              between(1.0, 3.0, 2, heads, 3), *_qkv(heads, keys), *extras, causal=causal, scale=0.5,
-             oracle=_gradient, dtypes=WIDE_FLOATS, name=name,
+             oracle=gradient, dtypes=WIDE_FLOATS, name=name,
              tol=ulp(256, scale=lambda *_, **__: 1000.0))
         for name, heads, keys, extras, causal in _FORMS
     ),
@@ -147,7 +148,7 @@ CASES: list[Case] = [
              oracle=oracle, dtypes=HALVES, tol=ulp(2, half=2, scale=lambda *_, **__: 100.0),
              name="half", no_gradient="differences need float64")
         for op, oracle, extras in [
-            ("attention_gradient", _gradient, ()),
+            ("attention_gradient", gradient, ()),
             ("attention_bias_gradient", _bias_gradient, (normal(1, 2, 1, 5),)),
         ]
     ),

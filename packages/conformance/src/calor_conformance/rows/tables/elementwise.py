@@ -66,7 +66,7 @@ ARITHMETIC_ROWS = [
             integers=TOTAL_QUOTIENT, floats=np.floor_divide
         ),
         dtypes=REALS,
-        tol=ulp(1),
+        tol=ulp(2),
     ),
     case(
         "remainder",

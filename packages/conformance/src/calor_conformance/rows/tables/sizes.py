@@ -29,6 +29,7 @@ class Sized:
 
     ``draw`` takes a generator and the length and returns operands, ``run`` tensors and returns a
     tensor, ``meaning`` arrays and returns an array. ``bound`` is the relative error; 0 is exact.
+    ``least`` is the smallest length that the row has a meaning at.
     """
 
     op: str
@@ -38,6 +39,7 @@ class Sized:
     run: Callable[..., Any]
     meaning: Callable[..., Any]
     bound: float = 0.0
+    least: int = 1
 
 
 def _whole(*shapes: Any, low: int = -8, high: int = 9) -> Any:
@@ -168,7 +170,8 @@ SIZES: list[Sized] = [
     Sized("conv", "", GRIDS, _whole((1, 2, "n"), (3, 2, 5)),
           _op("conv", padding=((2, 2),), groups=1, **_STEPS), _convolved),
     Sized("window_reduce", "", GRIDS, _whole((2, "n")),
-          _op("window_reduce", kind="max", window=(3,), padding=((0, 0),), **_STEPS), _windows),
+          _op("window_reduce", kind="max", window=(3,), padding=((0, 0),), **_STEPS), _windows,
+          least=3),
     Sized("softmax", "", GRIDS, _ROWS, _op("softmax", axis=1), _softmax, 1e-5),
     Sized("attention", "", TILES,
           _whole((1, 2, "n", 8), (1, 2, "n", 8), (1, 2, "n", 8), low=-2, high=3),
