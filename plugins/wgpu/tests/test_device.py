@@ -195,6 +195,57 @@ def test_a_piece_above_what_is_bound_at_once(device: Any, monkeypatch: pytest.Mo
         assert got.tolist() == [2.0 * i for i in range(start, start + 64)]
 
 
+@kernel
+def copied(x: Any, y: Any, n: Any) -> None:
+    """Copy four numbers at once, and the rest one by one."""
+    i = absolute_position() * 4
+    if i + 4 <= n:
+        y.store(i, x.load(i, 4))
+    else:
+        for k in range(4):
+            if i + k < n:
+                y[i + k] = x[i + k]
+
+
+def of_vectors() -> Any:
+    signature = [Buffer(float32, writable=False, align=16), Buffer(float32, align=16)]
+    return copied.build([*signature, Scalar(int64, nonnegative=True)], cube=(64, 1, 1))
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 6, 17])
+def test_vectors_are_read_in_parts_of_any_size(device: Any, n: int) -> None:
+    """A part has the bytes of its value, such as a row of a stack, and wgpu binds whole vectors."""
+    memory, queue, made, at = device.memory, device.queue, of_vectors(), device.info.align
+    text = device.toolchain.source(made)
+    assert text.count("array<vec4<f32>>") == 2
+    wholes = [memory.alloc(at + 4 * n) for _ in range(2)]
+    parts = [memory.part(whole, at, 4 * n) for whole in wholes]
+    memory.copy_in(parts[0], 0, np.arange(1, n + 1, dtype=np.float32))
+    step = Step(queue.load(text.encode(), made), (1, 1, 1), (Slot(0), Slot(1), n))
+    queue.run(queue.record([step], 2), parts)
+    got = np.empty(n, np.float32)
+    memory.copy_out(parts[1], 0, got)
+    assert got.tolist() == list(range(1, n + 1))
+    for whole in wholes:
+        memory.free(whole)
+
+
+def test_a_binding_below_a_vector_is_refused_where_it_is_bound(
+    device: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory, queue, made = device.memory, device.queue, of_vectors()
+    function = queue.load(device.toolchain.source(made).encode(), made)
+    pieces = [memory.alloc(64) for _ in range(2)]
+    recorded = queue.record([Step(function, (1, 1, 1), (Slot(0), Slot(1), 2))], 2)
+    with monkeypatch.context() as patch:
+        patch.setattr("calor_wgpu.queue.windows", lambda *_: [(p, 0, 8) for p in pieces])
+        with pytest.raises(DeviceError, match="binding buffers of kernel copied: "):
+            queue.run(recorded, pieces)
+    # Nothing that waits is lost.
+    queue.run(recorded, pieces)
+    queue.synchronize()
+
+
 def test_results_that_take_turns_bind_nothing(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     memory, queue, made = device.memory, device.queue, built()
     function = queue.load(device.toolchain.source(made).encode(), made)
@@ -301,16 +352,19 @@ class Failing:
 )
 def test_what_was_not_computed_is_not_read(fails: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made = Failing(fails, monkeypatch)
-    from calor_wgpu._bindings import Stream, typed
+    from calor_wgpu._bindings import Pipeline, Stream, typed
 
     stream = Stream(made, limited=False)
-    stream.commands()
-    with pytest.raises(DeviceError, match=fails) as caught, typed("running kernels"):
+    for name in ("first", "second", "first"):
+        stream.commands().dispatch(Pipeline(made, made, name), made, (1, 1, 1))
+    told = f"running kernels first, second: {fails}"
+    with pytest.raises(DeviceError, match=told) as caught, typed("reading 4 bytes"):
         stream.submit()
     assert type(caught.value) is DeviceError
     made.calls.clear()
+    lost = rf"the device \(kernels first, second\) was not computed: {fails}"
     for use in (stream.submit, stream.commands, stream.wait, partial(stream.read, None, 0, 4)):
-        with pytest.raises(DeviceLostError, match=f"was not computed: {fails}"):
+        with pytest.raises(DeviceLostError, match=lost):
             use()
     assert not made.calls
 

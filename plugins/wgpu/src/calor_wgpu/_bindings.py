@@ -27,6 +27,7 @@ from calor.errors import CompileError, DeviceError, DeviceLostError, OutOfMemory
 from calor_kernel.device.batches import Batch
 from calor_kernel.ir.nodes import Kernel
 from calor_kernel.ir.types import Buffer
+from calor_wgpu.structs import VECTOR
 
 _BACKENDS: Final = ("Vulkan", "Metal", "DX12")
 # Features that are requested if the adapter has them.
@@ -46,7 +47,7 @@ _WANTED: Final = frozenset(
 # idle for 25 µs between submissions, and the host spends as much on each.
 _BATCH, _MOST = 16, 64
 _WORK: Final = 1 << 32
-_TROUBLE: Final = 4  # bytes
+_TROUBLE: Final = VECTOR  # bytes
 # Size in bytes of the temporary buffer for copies within a buffer, which is kept for reuse.
 _BETWEEN: Final = 16 << 20
 # Buffers from this size in bytes are bound read-only; larger tensors are never parts of a buffer.
@@ -170,10 +171,11 @@ def _trusted(opened: Any, text: str, name: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A compute pipeline and its bind group layout."""
+    """A compute pipeline, its bind group layout, and the name of its kernel."""
 
     made: Any
     layout: Any
+    name: str
 
 
 class Pipelines:
@@ -256,13 +258,20 @@ def add_pipelines(wanted: Iterable[tuple[Pipelines, Sequence[Part]]]) -> None:
 
 
 def pipeline(number: int, text: str, name: str, written: Sequence[bool]) -> Pipeline:
-    """Return the pipeline of a text: numbers are binding 0, followed by buffers, written or not."""
+    """Return the pipeline of a text: numbers are binding 0, followed by buffers, written or not.
+
+    A bind group with less than a vector of a buffer is refused when it is made: without a minimum,
+    wgpu refuses all that waits for submission when it is submitted, and names no launch.
+    """
     opened, shader = device(number), module(number, text, name)
-    kinds = ["uniform", *("storage" if w else "read-only-storage" for w in written)]
+    buffers: list[dict[str, Any]] = [{"type": "uniform"}]
+    for both in written:
+        kind = "storage" if both else "read-only-storage"
+        buffers.append({"type": kind, "min_binding_size": VECTOR})
     layout = opened.create_bind_group_layout(
         entries=[
-            {"binding": i, "visibility": wgpu.ShaderStage.COMPUTE, "buffer": {"type": kind}}
-            for i, kind in enumerate(kinds)
+            {"binding": i, "visibility": wgpu.ShaderStage.COMPUTE, "buffer": buffer}
+            for i, buffer in enumerate(buffers)
         ]
     )
     try:
@@ -273,7 +282,7 @@ def pipeline(number: int, text: str, name: str, written: Sequence[bool]) -> Pipe
     except (wgpu.GPUValidationError, wgpu.GPUPipelineError) as error:
         # A kernel's need of registers and shared memory is known only here.
         raise CompileError(f"wgpu refuses kernel {name!r}: {error}\n{text}") from error
-    return Pipeline(made, layout)
+    return Pipeline(made, layout, name)
 
 
 def uniform(opened: Any, data: bytes) -> Any:
@@ -285,13 +294,14 @@ class Commands:
     """A compute pass that skips settings which are already in effect.
 
     wgpu-py checks for errors around each call, which takes longer than the call; errors of a pass
-    are reported at its end.
+    are reported at its end. ``ran``: the list to which the pipelines of its dispatches are added.
     """
 
-    __slots__ = ("_group", "_pass", "_to")
+    __slots__ = ("_group", "_pass", "_ran", "_to")
 
-    def __init__(self, made: Any) -> None:
+    def __init__(self, made: Any, ran: list[Pipeline]) -> None:
         self._pass = made
+        self._ran = ran
         self._to: Pipeline | None = None
         self._group: Any = None
 
@@ -301,6 +311,7 @@ class Commands:
         if to is not self._to:
             lib.wgpuComputePassEncoderSetPipeline(self._pass, to.made._internal)
             self._to = to
+            self._ran.append(to)
         if group is not self._group:
             nothing = native.ffi.NULL
             lib.wgpuComputePassEncoderSetBindGroup(self._pass, 0, group._internal, 0, nothing)
@@ -330,6 +341,8 @@ class Stream:
         self._room: Any = None
         self._encoder: Any = None
         self._pass: Commands | None = None
+        # The pipelines of the waiting dispatches, which errors name.
+        self.ran: list[Pipeline] = []
         self._submitted = native.ffi.new("WGPUCommandBuffer[1]")
         submit = typed("running kernels")(self.submit)
         self.waiting = Batch(submit, _BATCH, _WORK, _MOST)
@@ -340,7 +353,7 @@ class Stream:
             # wgpu-py's objects for passes and submissions cost as much as several dispatches.
             with typed("running kernels"):
                 begin, encoder = native.libf.wgpuCommandEncoderBeginComputePass, self.between()
-                self._pass = Commands(begin(encoder._internal, native.ffi.NULL))
+                self._pass = Commands(begin(encoder._internal, native.ffi.NULL), self.ran)
         return self._pass
 
     def between(self) -> Any:
@@ -361,14 +374,18 @@ class Stream:
         try:
             yield
         except Exception as error:
+            names = ", ".join(dict.fromkeys(one.name for one in self.ran))
             if self._encoder is not None:
-                self.lost = f"wgpu: what waited for the device was not computed: {error}"
+                told = f" (kernels {names})" if names else ""
+                self.lost = f"wgpu: what waited for the device{told} was not computed: {error}"
             self.drop()
-            raise
+            with typed(f"running kernels {names}".rstrip()):
+                raise
 
     def drop(self) -> None:
         """Discard the waiting work."""
         self._encoder = self._pass = None
+        self.ran.clear()
         self.waiting.begun()
 
     def copy(self, target: Any, at: int, source: Any, start: int, nbytes: int) -> None:
@@ -466,7 +483,7 @@ def timed(stream: Stream, encode: Callable[[Commands], None]) -> float:
     encoder = stream.between()
     try:
         commands = encoder.begin_compute_pass(timestamp_writes=writes if clock else None)
-        encode(Commands(commands._internal))
+        encode(Commands(commands._internal, stream.ran))
         commands.end()
     except Exception:
         stream.drop()

@@ -99,16 +99,16 @@ class Recorded:
             (one, [_part(w) for w in parts]) for one, parts in zip(made, shown, strict=True)
         )
 
-    @typed("binding buffers")
     def _group(self, step: Step, place: int, shown: Sequence[Window]) -> tuple[Any, Any]:
         function, stream, buffer = step.function, self.queue.stream, self.buffer
         begins = [begin for _, begin, _ in shown]
-        if any(begins):
-            # Bindings of these handles begin elsewhere, so offsets differ.
-            buffer, place = uniform(stream.device, function.packed(step, begins)), 0
-        parts = [_part(window) for window in shown]
-        to = function.pipelines.of(parts)
-        return to, bind(stream, to, (buffer, place, function.fields.itemsize), parts)
+        with typed(f"binding buffers of kernel {function.kernel.name}"):
+            if any(begins):
+                # Bindings of these handles begin elsewhere, so offsets differ.
+                buffer, place = uniform(stream.device, function.packed(step, begins)), 0
+            parts = [_part(window) for window in shown]
+            to = function.pipelines.of(parts)
+            return to, bind(stream, to, (buffer, place, function.fields.itemsize), parts)
 
 
 def _part(window: Window) -> Part:

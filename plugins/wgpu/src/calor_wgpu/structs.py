@@ -14,7 +14,7 @@ import numpy as np
 from calor.dtypes import DType
 from calor.errors import ArgumentError, DeviceError
 from calor_kernel.device.protocol import Slot, Step
-from calor_kernel.device.words import WORD, Piece
+from calor_kernel.device.words import Piece
 from calor_kernel.ir.nodes import Parameter
 from calor_kernel.ir.types import Scalar
 from calor_kernel.printers.numbers import bits_of
@@ -24,6 +24,8 @@ Window = tuple[Piece, int, int]
 # The fields behind those of parameters: the cubes, and a zero opaque to the compiler.
 COUNTS: Final = ("cubes_x", "cubes_y", "cubes_z", "zero")
 _ALIGN: Final = 16
+# Bytes of four words, the largest element of a buffer's array: a window has whole ones.
+VECTOR: Final = 16
 
 
 def struct_of(parameters: Sequence[Parameter], format: Callable[[DType], str]) -> np.dtype[Any]:
@@ -88,17 +90,21 @@ def windows(step: Step, handles: Sequence[Piece], most: int, align: int) -> list
     """Return the visible window of each buffer of a launch: a piece, its offset, its bytes.
 
     A window is a whole piece, or the maximum size, with equal room before and after the argument's
-    offset; a value of half the size is therefore visible at any offset in it.
+    offset; a value of half the size is therefore visible at any offset in it. It has whole vectors,
+    at least one: a kernel that reads vectors is refused a smaller one, even if its value is a
+    single number. Buffers have whole vectors, and pieces begin at one.
 
     >>> step = Step(None, (1, 1, 1), (Slot(0, 700), 5, Slot(1, 700)))
     >>> windows(step, [Piece("a", 0, 1000), Piece("b", 64, 2000)], 1024, 64)[1][1:]
     (128, 1024)
+    >>> windows(step, [Piece("a", 0, 8), Piece("b", 64, 0)], 1024, 64)[0][1:]
+    (0, 16)
     """
     found = []
     for given in step.arguments:
         if isinstance(given, Slot):
             piece = handles[given.number]
-            nbytes, begin = -(-piece.nbytes // WORD) * WORD, 0
+            nbytes, begin = max(-(-piece.nbytes // VECTOR), 1) * VECTOR, 0
             if nbytes > most:
                 begin = max(given.offset - most // 2, 0) // align * align
             found.append((piece, begin, min(most, nbytes - begin)))
