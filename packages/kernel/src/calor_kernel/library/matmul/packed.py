@@ -191,9 +191,9 @@ def packed_matmul(
                         ask, along = following.step_on(b, ask, along)
                     # Known distances of a turn's steps need no instructions.
                     a_now, b_now = [at + p * a_depth for at in a_at], b_at + p * b_depth
-                    if own is not None and not plan.pack_a:
+                    if own is not None and not plan.pack_a and unroll > 1:
                         # The terms of the next pass: a short part of each row, which the processor
-                        # does not foresee.
+                        # does not foresee. Turns of one term would ask for each line often.
                         for r in kl.range(rows):
                             a.prefetch(a_now[r] + count, locality=2)
                     for u in kl.range(unroll):
