@@ -145,6 +145,23 @@ def fuzzed() -> Iterator[str]:
     return table(("result", "beside", "cases", *QUANTILES, "failed"), rows, numbers_from=2)
 
 
+def fuzzed_launches() -> Iterator[str]:
+    """What launches do to the ratios beside a device of calor: three rows for each result."""
+    rows = []
+    kinds = {
+        "as timed": "quantiles",
+        "without launches": "quantiles_without_launches",
+        "CUDA's kernels, launches of this device": "quantiles_with_equal_kernels",
+    }
+    for name in names_of("fuzz-"):
+        result = newest(name)
+        if "quantiles_with_equal_kernels" in result:
+            for kind, key in kinds.items():
+                found = result[key]["all"]
+                rows.append((f"`{name}`", kind, *(ratio(found[q]) for q in QUANTILES)))
+    return table(("result", "ratio", *QUANTILES), rows, numbers_from=2)
+
+
 def fuzzed_families() -> Iterator[str]:
     """The same quantiles by family, a table for each result."""
     for index, name in enumerate(names_of("fuzz-")):
@@ -403,6 +420,7 @@ TABLES: dict[str, Callable[[], Iterator[str]]] = {
     "overview-cpu": lambda: summaries(on_processors(CPU_SUITES)),
     "fuzz": fuzzed,
     "fuzz-families": fuzzed_families,
+    "fuzz-launches": fuzzed_launches,
     "gpu": lambda: times("gpu-cuda-h200"),
     "families": lambda: pivoted(
         "families-cuda-h200", r"(?P<row>.+) (?P<column>\d+)", "operation, by elements"

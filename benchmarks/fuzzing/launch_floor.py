@@ -3,7 +3,8 @@
 Requirements: drivers differ in the time between dependent launches, which no kernel changes. So
 the launches of both sides are counted, and the least launch is timed by the clock that times the
 cases: calls of one value that is added to, in a queue or a graph as a case's calls are. What
-remains of a case without its launches tells how fast the kernels are.
+remains of a case without its launches tells how fast the kernels are; the peer's kernels between
+launches of here tell how far the launches alone keep a device from its peer.
 """
 
 from collections.abc import Mapping
@@ -46,6 +47,14 @@ class Launches:
         ours = max(ours_s - self.ours * self.ours_s, nothing)
         return max(peer_s - self.peer * self.peer_s, nothing) / ours
 
+    def bound(self, peer_s: float) -> float:
+        """Return the ratio if the peer's kernels ran here, as many, between launches of here.
+
+        >>> Launches(ours=2, peer=1, ours_s=3e-6, peer_s=1e-6).bound(2e-6)
+        0.5
+        """
+        return peer_s / (peer_s + self.peer * (self.ours_s - self.peer_s))
+
 
 def launches_of(ours: Calor, theirs: Calor) -> Launches:
     """Return the launches of a case whose both sides are devices of calor."""
@@ -82,3 +91,10 @@ def without_launches(row: Mapping[str, Any]) -> dict[str, Any] | None:
     if row.get("launches") is None:
         return None
     return {**row, "ratio": Launches(**row["launches"]).ratio(row["ours_s"], row["peer_s"])}
+
+
+def with_equal_kernels(row: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return a row with the ratio that the peer's kernels would have here; None as above."""
+    if row.get("launches") is None:
+        return None
+    return {**row, "ratio": Launches(**row["launches"]).bound(row["peer_s"])}

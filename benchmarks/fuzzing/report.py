@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fuzzing.launch_floor import without_launches
+from fuzzing.launch_floor import with_equal_kernels, without_launches
 from fuzzing.quantiles import QUANTILES, by_family
 from harness.report import seconds
 
@@ -50,6 +50,11 @@ def counted(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [row for row in map(without_launches, rows) if row is not None]
 
 
+def bounds(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return those rows with the ratios that the peer's kernels would have."""
+    return [row for row in map(with_equal_kernels, rows) if row is not None]
+
+
 def worst_lines(rows: Sequence[Mapping[str, Any]], repeat: str) -> list[str]:
     """Return the slowest cases beside the peer, each with the command that repeats it."""
     measured = sorted((r for r in rows if r["ratio"] is not None), key=lambda r: r["ratio"])
@@ -65,5 +70,6 @@ def write(path: Path, found: Mapping[str, Any], setting: Mapping[str, Any]) -> N
     document = {**setting, "quantiles": by_family(found["rows"]), **found}
     if of_kernels := counted(found["rows"]):
         document["quantiles_without_launches"] = by_family(of_kernels)
+        document["quantiles_with_equal_kernels"] = by_family(bounds(found["rows"]))
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document, indent=1) + "\n", "utf-8")

@@ -113,6 +113,8 @@ def test_a_row_tells_what_remains_without_launches() -> None:
     row = {"family": "linear", "ratio": 0.4, "ours_s": 10e-6, "peer_s": 4e-6, "launches": launches}
     (found,) = report.counted([row, {**row, "launches": None}, {"family": "linear"}])
     assert found["ratio"] == pytest.approx(3 / 4)
+    (found,) = report.bounds([row, {**row, "launches": None}, {"family": "linear"}])
+    assert found["ratio"] == pytest.approx(4 / 6)
     # Less than a tenth of a launch is no time.
     (found,) = report.counted([{**row, "ours_s": 6e-6, "peer_s": 1e-6}])
     assert found["ratio"] == 1.0
