@@ -27,12 +27,15 @@ class Limits:
 
 
 GPU = Limits(2.5e9, 4e12)
+# A launch sees less than 2 GiB of a buffer.
+WGPU = Limits(2.1e9, 4e12)
 HOST = Limits(2.5e8, 6e9)
 
 
 def limits_of(device: str) -> Limits:
     """Return the bounds for a device."""
-    return HOST if device.partition(":")[0] in HOSTS else GPU
+    kind = device.partition(":")[0]
+    return HOST if kind in HOSTS else WGPU if kind == "wgpu" else GPU
 
 
 def fitted(sample: Sample, limits: Limits) -> Sample | None:

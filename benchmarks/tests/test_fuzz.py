@@ -16,7 +16,7 @@ from fuzzing import checking, report
 from fuzzing.cases import Operand, Sample, Work, sample_of
 from fuzzing.drawing import draw, sample, turns
 from fuzzing.families import FAMILIES, work_of
-from fuzzing.limits import GPU, HOST, Limits, fitted
+from fuzzing.limits import GPU, HOST, Limits, fitted, limits_of
 from fuzzing.operands import array
 from fuzzing.quantiles import by_family, quantile, summary
 from fuzzing.workers import Failure, Worker
@@ -101,6 +101,14 @@ def test_cases_fit_their_device(name: str, limits: Limits) -> None:
             assert limits.allow(fitting)
             assert all(size > 0 for operand in work.operands for size in operand.shape)
     assert found >= (1 if limits is SMALL else 40)
+
+
+def test_what_a_launch_of_wgpu_does_not_see_is_made_smaller() -> None:
+    line = "product f32 forward batch=8x16 m=1024 k=64 n=4096 left=heads right=plain"
+    assert str(fitted(sample_of(line), limits_of("cuda:1"))) == line
+    smaller = fitted(sample_of(line), limits_of("wgpu:1"))
+    assert smaller is not None
+    assert str(smaller) == line.replace("m=1024", "m=512")
 
 
 @pytest.mark.parametrize("name", FAMILIES)

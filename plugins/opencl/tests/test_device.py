@@ -63,9 +63,9 @@ def test_a_run_sets_what_is_another(device: Any, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(Launch, "set", counted)
     x = np.arange(16, dtype=np.float32)
-    # Each launch has two buffers with their beginnings, and two numbers. Four sets of buffers have
+    # Each launch has two buffers with their beginnings, and two numbers. Eight sets of buffers have
     # kernels of their own; then beginnings and numbers stay, and are not set again.
-    for expected in (18, 18, 18, 18, 6, 6):
+    for expected in (*[18] * 8, 6, 6):
         # What is allocated may have the address of what was freed.
         pieces = [memory.alloc(64) for _ in range(3)]
         memory.copy_in(pieces[0], 0, x)
@@ -78,12 +78,16 @@ def test_a_run_sets_what_is_another(device: Any, monkeypatch: pytest.MonkeyPatch
             memory.free(piece)
 
 
-def test_results_that_take_turns_set_nothing(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("launches", [1, 40])
+def test_results_that_take_turns_set_nothing(
+    device: Any, launches: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from calor_opencl._bindings import Launch
 
     made, memory, queue = built(), device.memory, device.queue
     function = queue.load(device.toolchain.compile(device.toolchain.source(made), made.name), made)
-    recorded = queue.record([Step(function, (2, 1, 1), (Slot(0), Slot(1), 16, 2.0))], 2)
+    step = Step(function, (2, 1, 1), (Slot(0), Slot(1), 16, 2.0))
+    recorded = queue.record([step] * launches, 2)
     x, *results = pieces = [memory.alloc(64) for _ in range(3)]
     memory.copy_in(x, 0, np.arange(16, dtype=np.float32))
     for result in results:

@@ -37,10 +37,12 @@ from .description import describe, language
 from .toolchain import OpenCLToolchain
 
 _BATCH: Final = 8  # limit of launches that are not flushed to the device
-# Number of buffer sets for which a short list keeps its own kernels: a loop that holds a result
-# while it computes the next alternates between a few sets, and then sets no argument.
-_SETS: Final = 4
-_FEW: Final = 8
+# Number of buffer sets for which a list keeps its own kernels: a loop that holds a result while it
+# computes the next alternates between a few sets, and then sets no argument. An update of many
+# tensors took the host three times as long to set them. Long lists keep fewer sets, so that a list
+# has at most so many kernels.
+_SETS: Final = 8
+_KERNELS: Final = 512
 
 
 class OpenCLMemory(Memory):
@@ -101,7 +103,7 @@ class Recorded:
     def __init__(self, steps: Sequence[Step], queue: int) -> None:
         self.steps, self.queue = steps, queue
         self.work = sum(s.work for s in steps)
-        self.on = Kept(self._put, _SETS if len(steps) <= _FEW else 1)
+        self.on = Kept(self._put, max(1, min(_SETS, _KERNELS // (len(steps) or 1))))
 
     def _put(self, handles: Sequence[Piece], oldest: Launches | None) -> Launches:
         made = oldest or Launches(self.steps, self.queue)

@@ -55,6 +55,7 @@ APART: Final = 1 << 18
 # Of more buffers that a kernel reads, all are bound read-only or none: the update of an optimizer
 # would have a pipeline for each of its launches, as gradients lie apart from what it writes or not.
 _CHOSEN: Final = 8
+ALIGN: Final = 256  # alignment of bindings in bytes, sufficient for every adapter
 STORAGE: Final = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
 
 # How a text declares a buffer that its kernel only reads.
@@ -133,6 +134,12 @@ def device(number: int) -> Any:
         return adapter.request_device_sync(
             required_features=features, required_limits=dict(adapter.limits)
         )
+
+
+def most_seen(opened: Any) -> int:
+    """Return the largest binding in bytes, which is what a launch sees of a buffer."""
+    most: int = opened.limits["max-storage-buffer-binding-size"]
+    return most // ALIGN * ALIGN
 
 
 def module(number: int, text: str, name: str) -> Any:

@@ -19,7 +19,7 @@ from calor_kernel.contract.info import DeviceInfo
 from calor_wgpu.probes import undefined
 from calor_wgpu.probes.arithmetic import given, seen
 
-from ._bindings import compute
+from ._bindings import ALIGN, compute, most_seen
 from .wgsl import MOST_CUBES, WGSL, probe
 
 _UNITS: Final = 1024  # limit of units in a cube: beyond it, registers are too few
@@ -71,7 +71,7 @@ def describe(device: Any, dialect: WGSL) -> DeviceInfo:
     computed = {dtype for dtype in dialect.types if dialect.wide or dtype is not int64}
     units = min(limits["max-compute-invocations-per-workgroup"], _UNITS)
     x, y, z = (limits[f"max-compute-workgroup-size-{axis}"] for axis in "xyz")
-    binding = min(limits["max-storage-buffer-binding-size"], limits["max-buffer-size"])
+    most = most_seen(device)
     return DeviceInfo(
         description=f"{info['device']} ({info['backend_type']})",
         dtypes=frozenset(computed),
@@ -92,8 +92,9 @@ def describe(device: Any, dialect: WGSL) -> DeviceInfo:
         cores=_CORES.get(info["adapter_type"], os.cpu_count() or 1),
         caches=(1 << 17,),
         max_cubes=(2**31 - 1, MOST_CUBES, MOST_CUBES),
-        # A binding covers a part of a larger piece; a value of this size fits into one part.
-        max_buffer_bytes=binding // 2 // 64 * 64,
+        # A binding begins at the last aligned place before a value.
+        max_buffer_bytes=min(most - ALIGN, limits["max-buffer-size"]),
+        max_seen_bytes=most,
         flushes=dialect.flushes,
         align=max(64, limits["min-storage-buffer-offset-alignment"]),
         native={"driver": info["description"], "wgpu": wgpu.__version__},

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -22,12 +22,14 @@ from calor_kernel.ir.nodes import Kernel
 from calor_wgpu.structs import Window, folded, pack, struct_of, windows
 
 from ._bindings import (
+    ALIGN,
     Commands,
     Part,
     Pipelines,
     Stream,
     add_pipelines,
     bind,
+    most_seen,
     timed,
     typed,
     uniform,
@@ -37,7 +39,6 @@ from .wgsl import MOST_CUBES
 
 # Limit of cached bind groups of a recorded list, and the minimum of cached sets of handles.
 _GROUPS, _SETS = 1024, 32
-_ALIGN: Final = 256  # alignment of bindings in bytes, sufficient for every adapter
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class Recorded:
         self.steps = [s for s in steps if 0 not in s.cubes]
         self.grids = [folded(s.cubes, MOST_CUBES) for s in self.steps]
         packed = [s.function.packed(s) for s in self.steps]
-        data = [p.ljust(-(-len(p) // _ALIGN) * _ALIGN, b"\0") for p in packed]
+        data = [p.ljust(-(-len(p) // ALIGN) * ALIGN, b"\0") for p in packed]
         self.places = list(accumulate(map(len, data), initial=0))
         self.buffer = uniform(queue.stream.device, b"".join(data)) if data else None
         self.work = sum(s.work for s in self.steps)
@@ -81,7 +82,7 @@ class Recorded:
         if found is None:
             if len(known) >= max(_SETS, _GROUPS // (len(self.steps) or 1)):
                 known.clear()
-            shown = [windows(step, handles, self.queue.most, _ALIGN) for step in self.steps]
+            shown = [windows(step, handles, self.queue.most, ALIGN) for step in self.steps]
             self._compile(shown)
             found = known[handles] = [
                 (*self._group(step, place, parts), grid)
@@ -123,8 +124,7 @@ class WgpuQueue(Queue):
     def __init__(self, stream: Stream, toolchain: WgpuToolchain) -> None:
         self.stream = stream
         self.toolchain = toolchain
-        # Largest binding in bytes.
-        self.most = stream.device.limits["max-storage-buffer-binding-size"] // _ALIGN * _ALIGN
+        self.most = most_seen(stream.device)
 
     def load(self, image: bytes, kernel: Kernel | Any) -> Function:
         """Return an image whose pipelines are made when launches bind buffers."""

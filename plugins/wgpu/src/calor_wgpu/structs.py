@@ -12,7 +12,8 @@ from typing import Any, Final
 import numpy as np
 
 from calor.dtypes import DType
-from calor.errors import ArgumentError, DeviceError
+from calor.errors import ArgumentError, DeviceError, OutOfMemoryError
+from calor.units import bytes_text
 from calor_kernel.device.protocol import Slot, Step
 from calor_kernel.device.words import Piece
 from calor_kernel.ir.nodes import Parameter
@@ -89,10 +90,11 @@ def pack(
 def windows(step: Step, handles: Sequence[Piece], most: int, align: int) -> list[Window]:
     """Return the visible window of each buffer of a launch: a piece, its offset, its bytes.
 
-    A window is a whole piece, or the maximum size, with equal room before and after the argument's
-    offset; a value of half the size is therefore visible at any offset in it. It has whole vectors,
-    at least one: a kernel that reads vectors is refused a smaller one, even if its value is a
-    single number. Buffers have whole vectors, and pieces begin at one.
+    A window is a whole piece, or the maximum size. It begins where the launch touches the buffer
+    first, or else has equal room before and after the argument's offset; a value of half the size
+    is then visible at any offset in it. It has whole vectors, at least one: a kernel that reads
+    vectors is refused a smaller one, even if its value is a single number. Buffers have whole
+    vectors, and pieces begin at one. OutOfMemoryError if no window shows what a launch touches.
 
     >>> step = Step(None, (1, 1, 1), (Slot(0, 700), 5, Slot(1, 700)))
     >>> windows(step, [Piece("a", 0, 1000), Piece("b", 64, 2000)], 1024, 64)[1][1:]
@@ -106,7 +108,15 @@ def windows(step: Step, handles: Sequence[Piece], most: int, align: int) -> list
             piece = handles[given.number]
             nbytes, begin = max(-(-piece.nbytes // VECTOR), 1) * VECTOR, 0
             if nbytes > most:
-                begin = max(given.offset - most // 2, 0) // align * align
+                known = given.before or given.behind
+                before = given.before if known else most // 2
+                begin = max(given.offset - before, 0) // align * align
+                if known and given.offset + given.behind - begin > most:
+                    raise OutOfMemoryError(
+                        f"a value of {bytes_text(given.before + given.behind)} exceeds the "
+                        f"{bytes_text(most)} of a buffer that a launch sees on this device; "
+                        "compute in smaller parts"
+                    )
             found.append((piece, begin, min(most, nbytes - begin)))
     return found
 

@@ -25,7 +25,8 @@ class DeviceInfo:
     else 0. ``cores``: the cubes that run concurrently. ``caches``: bytes per level, the nearest
     first, as far as private to a core. ``max_cubes``: cubes of a launch per axis. ``align``: the
     alignment of buffers in bytes; ``part_align``: that of the parts of a buffer which a kernel may
-    take for one, if it is less. ``flushes``: arithmetic may flush float32 subnormals to zero.
+    take for one, if it is less. ``max_seen_bytes``: the most of a buffer that a launch sees,
+    None if it sees all. ``flushes``: arithmetic may flush float32 subnormals to zero.
     ``arguments``: buffers and numbers of a launch. ``choices``: buffers among which a number
     chooses one, if the device has "pointers". ``launch_ns``: the nanoseconds between launches that
     wait for each other, where they are so many that the compilation of joined kernels pays; else 0.
@@ -48,6 +49,7 @@ class DeviceInfo:
     max_cubes: tuple[int, int, int] = (2**31 - 1, 65535, 65535)
     memory_bytes: int = 0
     max_buffer_bytes: int = 2**63 - 1
+    max_seen_bytes: int | None = None
     align: int = 64
     part_align: int = 0
     flushes: bool = False

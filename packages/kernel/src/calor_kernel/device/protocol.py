@@ -147,10 +147,16 @@ class Varying:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A buffer argument of a recorded launch: a slot of the run, and an offset in bytes."""
+    """A buffer argument of a recorded launch: a slot of the run, and an offset in bytes.
+
+    ``before`` and ``behind``: the bytes that the launch may touch before the offset, and from there
+    on. They are 0 if they are unknown, as they are on a device whose launches see whole buffers.
+    """
 
     number: int
     offset: int = 0
+    before: int = 0
+    behind: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +193,9 @@ class Step:
         """
         x, y, z = map(number, self.cubes)
         arguments = tuple(
-            Slot(a.number, number(a.offset)) if isinstance(a, Slot) else number(a)
+            Slot(a.number, *map(number, (a.offset, a.before, a.behind)))
+            if isinstance(a, Slot)
+            else number(a)
             for a in self.arguments
         )
         made = self.function if function is None else function

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from calor.dtypes import uint8, uint32
 from calor.errors import UnsupportedError
 from calor.sizes import Size
-from calor_kernel.contract.choices import spec_of
+from calor_kernel.contract.choices import is_size, spec_of
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.work import (
     Argument,
@@ -39,7 +39,7 @@ from calor_kernel.library.run_guard import guard_launch
 from calor_kernel.planning.arena import Layout, Lives, Overwriting, lay_out, lives
 from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.failing import last_failing
-from calor_kernel.planning.values import Draft, Launched, Piece, Task
+from calor_kernel.planning.values import Draft, Launched, Piece, Task, Value
 
 # How the target buffer of an output relates to the inputs, if it is not a single input.
 APART: Final = -1  # It is no input of the call.
@@ -348,14 +348,26 @@ class Recorder:
             start = behind(self.draft.constants, self.align)
             return Slot(self.slots.constants, start + argument.offset * itemsize)
         assert isinstance(argument, Input | Output | Scratch)
+        value = None
         if isinstance(argument, Input):
-            piece = task.inputs[argument.number].piece
+            value = task.inputs[argument.number]
+            piece = value.piece
         elif isinstance(argument, Output):
             piece = task.outputs[argument.number]
         else:
             piece = layout.scratch[number][argument.number]
+        return self._touching(layout, piece, argument.offset * itemsize, value)
+
+    def _touching(
+        self, layout: Layout, piece: Piece, offset: int, value: Value | None = None
+    ) -> Slot:
+        """Return the slot of an offset in a piece, of which a launch may touch a value, or all."""
         slot, start = self._place(layout, piece)
-        return Slot(slot, start + argument.offset * itemsize)
+        most = self.engine.device.info.max_seen_bytes
+        if most is None or not (is_size(piece.nbytes) or piece.nbytes > most // 2):
+            return Slot(slot, start + offset)
+        begin, end = (0, piece.nbytes) if value is None else value.extent
+        return Slot(slot, start + offset, offset - begin, end - offset)
 
     def _place(self, layout: Layout, piece: Piece) -> tuple[int, int]:
         """Return the slot and the byte offset of a piece."""
@@ -382,7 +394,8 @@ class Recorder:
         launch = fitted(works[0].launches[0], self.engine.device.info, "copy")
         if guards:
             launch = launch.guarded()
-        source, target = Slot(*self._place(layout, piece)), Slot(self.slots.outputs + output)
+        source = self._touching(layout, piece, 0)
+        target = replace(source, number=self.slots.outputs + output, offset=0)
         guard = Slot(self.slots.block, self.guard_place)
         places: dict[type, Slot] = {Input: source, Output: target, Guard: guard}
         return launch, tuple(places.get(type(a), a) for a in launch.arguments)  # type: ignore[arg-type]

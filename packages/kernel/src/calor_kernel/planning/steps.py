@@ -266,6 +266,6 @@ def moved_step(step: Step, places: Mapping[int, Place]) -> Step:
     for given in step.arguments:
         if isinstance(given, Slot):
             number, offset = places[given.number]
-            given = Slot(number, offset + given.offset)
+            given = replace(given, number=number, offset=offset + given.offset)
         arguments.append(given)
     return replace(step, arguments=tuple(arguments))

@@ -14,6 +14,7 @@ import numpy as np
 
 from calor.graph.graph import Graph
 from calor.specs import Spec
+from calor_kernel.contract.choices import is_size
 from calor_kernel.contract.work import Launch, Line, View, Work, row_major
 
 Kind = Literal["input", "host", "constant", "made", "kept"]
@@ -56,6 +57,17 @@ class Value:
             return view.offset == 0 and view.is_dense and size == self.piece.nbytes
         dense = View(view.shape, row_major(view.shape), view.dtype)
         return size * pitch == self.piece.nbytes * length and view == dense.pitched(length, pitch)
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """The bytes of the piece where the value begins and ends; all of them if sizes vary."""
+        view = self.view
+        if any(map(is_size, (view.offset, *view.shape, *view.strides))):
+            return 0, self.piece.nbytes
+        steps = [(n - 1) * s for n, s in zip(view.shape, view.strides, strict=True)]
+        first = view.offset + sum(min(step, 0) for step in steps)
+        last = view.offset + sum(max(step, 0) for step in steps)
+        return first * view.dtype.itemsize, (last + 1) * view.dtype.itemsize
 
 
 @dataclass(eq=False, slots=True)
