@@ -90,6 +90,8 @@ class Fake:
         # The events of graphs that were created, and the order in which they were recorded last.
         self.created = self.turns = 0
         self.times: dict[int, int] = {}
+        # The nodes of graphs that are cooperative launches.
+        self.cooperative: set[Any] = set()
         # The conditions of loops by their handles, and the modules of what sets them.
         self.conditions: dict[int, int] = {}
         self.setters: set[int] = set()
@@ -290,7 +292,7 @@ class Fake:
         assert event == 9 or 0 <= event - 90 < len(self.devices)
 
     def runtime_graphLaunch(self, graph: int, stream: int) -> None:
-        for node, *said in self.graphs[graph]:
+        for number, (node, *said) in enumerate(self.graphs[graph]):
             if node == "event":
                 self.turns += 1
                 self.times[said[0]] = self.turns
@@ -300,8 +302,12 @@ class Fake:
                 while self.conditions[condition]:
                     self.runtime_graphLaunch(body, stream)
                 continue
-            call = self.runtime_memcpyAsync if node == "copy" else self.driver_launchKernel
-            call(*(said if node == "copy" else (node, *said)))
+            if node == "copy":
+                self.runtime_memcpyAsync(*said)
+            elif (graph, number) in self.cooperative:
+                self.driver_launchCooperativeKernel(node, *said[:-1])
+            else:
+                self.driver_launchKernel(node, *said)
 
     # Graphs, by cuda-bindings: lists of launches, whose arguments are read when they are told.
     def cuGraphCreate(self, flags: int) -> Any:
@@ -317,12 +323,18 @@ class Fake:
         self.cuGraphExecKernelNodeSetParams(graph, node, said)
         return 0, node
 
+    def cuGraphKernelNodeSetAttribute(self, node: Any, name: Any, value: Any) -> Any:
+        assert (name.name, value.cooperative) == ("CU_LAUNCH_ATTRIBUTE_COOPERATIVE", 1)
+        self.cooperative.add(node)
+        return (0,)
+
     def cuGraphAddDependencies(
         self, graph: int, before: list[Any], after: list[Any], edges: list[Any], count: int
     ) -> Any:
         assert len(before) == len(after) == len(edges) == count == 1
         assert (before[0][0], after[0][0]) == (graph, graph)
         assert before[0][1] + 1 == after[0][1]
+        assert self.cooperative.isdisjoint((*before, *after))
         assert (edges[0].from_port, edges[0].type) == (1, 1)
         self.calls.append("cuGraphAddDependencies")
         return (0,)
@@ -496,12 +508,21 @@ class Fake:
         assert attribute == 8
         assert 48 << 10 < value <= H200["sharedMemPerBlockOptin"]  # type: ignore[operator]
 
-    def driver_launchKernel(self, function: int, *said: int) -> None:
+    def driver_launchCooperativeKernel(self, function: int, *said: int) -> None:
+        if said[0] * said[1] * said[2] > self.devices[self.current]["multiProcessorCount"]:  # type: ignore[operator]
+            raise CudaError(720)
+        self.driver_launchKernel(function, *said, 0, together=True)
+
+    def driver_launchKernel(self, function: int, *said: int, together: bool = False) -> None:
         if function in self.setters:
             self._set_condition(*said)
             return
+        # Cubes that wait for each other start together.
+        assert together == bool(self.kernels[function].attributes.get("together"))
         if self.capturing is not None:
             self._captured(self.capturing, function, said)
+            if together:
+                self.cooperative.add((self.capturing, len(self.graphs[self.capturing]) - 1))
             return
         self.log.append(f"launch on {self.current}")
         *shape, shared, stream, parameters, extra = said

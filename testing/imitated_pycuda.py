@@ -202,6 +202,9 @@ class ImitatedPyCuda:
             raise CudaError(code)
         self.fake.driver_launchKernel(*given)
 
+    def cuLaunchCooperativeKernel(self, *given: int) -> None:
+        self.fake.driver_launchCooperativeKernel(*given)
+
     def cuGraphLaunch(self, graph: int, stream: int) -> None:
         self.fake.runtime_graphLaunch(graph, stream)
 

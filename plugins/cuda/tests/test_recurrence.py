@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import calor
+from calor.errors import DeviceError
 from calor.graph.graph import Graph
 from calor.graph.interpreter import interpret
 from calor_cuda.cuda_cpp import CudaCpp
@@ -15,6 +16,7 @@ from calor_cuda.description import describe, shares_cores
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.work import Request, View
 from calor_kernel.library.recurrence import lowering
+from calor_kernel.library.recurrence.unit_plan import unit_plans
 from calor_kernel.printers import print_kernel
 from calor_kernel.runtime.backend import KernelBackend
 from imitated_cuda import H200
@@ -99,6 +101,34 @@ def test_a_scan_runs_again(imitated: Any) -> None:
             np.testing.assert_allclose(found, expected, rtol=0.1, atol=2e-2)
     labels = [one.launch.label for some in plan.base.recording.launches for one in some]
     assert labels.count("recurrence") == 2
+
+
+@pytest.mark.parametrize("by_units", [False, True])
+def test_cubes_that_wait_start_together(
+    by_units: bool, fake: Any, imitated: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Launches are cooperative in a list and in a graph, where nothing overlaps them."""
+
+    def some(*given: Any) -> Any:
+        return [pair for pair in unit_plans(*given) if by_units and pair[1].waits]
+
+    monkeypatch.setattr(lowering, "unit_plans", some)
+    graph, arrays = graph_of("float32" if by_units else "bfloat16", 2, 3, 5)
+    backend = KernelBackend("recurrence", lambda index: imitated)
+    plan: Any = backend.compile(0, graph)
+    given = [backend.upload(0, np.ascontiguousarray(one)) for one in arrays]
+    plan(given)
+    assert fake.calls.count("launchCooperativeKernel") == 2
+    fake.calls.clear()
+    monkeypatch.setattr("calor_cuda.launches.LEAST", 1)
+    for _ in range(2):
+        plan(given)
+    assert "launchCooperativeKernel" not in fake.calls
+    assert len(fake.cooperative) == 2
+    # What cannot start whole does not start.
+    fake.devices = [{**H200, "multiProcessorCount": 1}]
+    with pytest.raises(DeviceError, match="720"):
+        plan(given)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,9 @@ Requirements: a list that runs again is one call of the driver, a graph whose no
 arguments by address, so buffers may differ between runs. A list that runs once creates no graph.
 From compute capability 9.0 on a launch starts while the one before it ends: each kernel waits for
 the earlier launch at its first instruction, or after it has read what no launch of the list wrote
-before (programmatic dependent launch; NVIDIA, CUDA C++ Programming Guide).
+before (programmatic dependent launch; NVIDIA, CUDA C++ Programming Guide). Launches whose cubes
+wait for each other are cooperative, here too: the GPU starts all of their cubes or none, whatever
+else it runs, and nothing overlaps them.
 """
 
 from __future__ import annotations
@@ -68,7 +70,7 @@ class Repeated(Recorded):
         given = tuple(handles)
         if self._timed is None or self._timed.handles != given:
             self.put(given)
-            self._timed = TimedGraph(self.launches, given)
+            self._timed = TimedGraph(self.launches, given, self.together)
         return self._timed
 
     def _graph(self, given: tuple[int, ...]) -> Graph:
@@ -82,7 +84,7 @@ class Repeated(Recorded):
         late = self.early.late(given) if self.overlapping else None
         known = self.graphs.pop() if len(self.graphs) == GRAPHS else None
         if known is None or known.late != late:
-            known = Graph(self.launches, given, late)
+            known = Graph(self.launches, given, late, self.together)
         else:
             known.update(self.changed(known.handles, given), given)
         self.graphs.insert(0, known)
@@ -119,6 +121,7 @@ class DriverGraph:
     executable: int
 
     def __init__(self, driver: Any, handles: tuple[int, ...]) -> None:
+        self._driver = driver
         self.handles = handles
         self.graph: Any = None
         self.made: Any = None
@@ -129,6 +132,19 @@ class DriverGraph:
         """Make the executable of the nodes so far."""
         self.made = self._made(driver.cuGraphInstantiate(self.graph, 0))
         self.executable = int(self.made)
+
+    def _add_launch(
+        self, graph: Any, launch: tuple[int, ...], after: list[Any], together: frozenset[int]
+    ) -> tuple[Any, Any]:
+        """Add a launch behind some nodes; return its parameters and its node."""
+        driver, said = self._driver, node_of(self._driver, launch)
+        node = self._made(driver.cuGraphAddKernelNode(graph, after, len(after), said))
+        if launch[0] in together:
+            value = driver.CUlaunchAttributeValue()
+            value.cooperative = 1
+            name = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+            self._made(driver.cuGraphKernelNodeSetAttribute(node, name, value))
+        return said, node
 
     def _made(self, answer: tuple[Any, ...]) -> Any:
         code, *made = answer
@@ -147,11 +163,15 @@ class Graph(DriverGraph):
     """Launches in order, whose arguments may change.
 
     Kernels wait for the launch before theirs themselves, but those of the launches ``late``; none
-    does if this is None.
+    does if this is None. ``together``: the functions whose cubes start together.
     """
 
     def __init__(
-        self, launches: Sequence[tuple[int, ...]], handles: tuple[int, ...], late: Late
+        self,
+        launches: Sequence[tuple[int, ...]],
+        handles: tuple[int, ...],
+        late: Late,
+        together: frozenset[int],
     ) -> None:
         from cuda.bindings import driver
 
@@ -161,11 +181,14 @@ class Graph(DriverGraph):
         self._change = driver.cuGraphExecKernelNodeSetParams
         self.parameters: list[Any] = []
         self.nodes: list[Any] = []
+        whole = True
         for number, launch in enumerate(launches):
-            said, after = node_of(driver, launch), self.nodes[-1:]
-            early = None if late is None or number in late else follow
+            after, before = self.nodes[-1:], whole
+            whole = launch[0] in together
+            ends = late is None or number in late or before or whole
+            early = None if ends else follow
             given = after if early is None else []
-            node = self._made(driver.cuGraphAddKernelNode(self.graph, given, len(given), said))
+            said, node = self._add_launch(self.graph, launch, given, together)
             if early is not None and after:
                 self._made(early(self.graph, after, [node]))
             self.parameters.append(said)
@@ -185,17 +208,20 @@ class TimedGraph(DriverGraph):
     No time of the host is between the events: the GPU goes through the nodes alone.
     """
 
-    def __init__(self, launches: Sequence[tuple[int, ...]], handles: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        launches: Sequence[tuple[int, ...]],
+        handles: tuple[int, ...],
+        together: frozenset[int],
+    ) -> None:
         from cuda.bindings import driver
 
-        self._driver = driver
         self.events: list[Any] = []
         super().__init__(driver, handles)
         last = self._record([])
         for launch in launches:
-            said = node_of(driver, launch)
-            last = [self._made(driver.cuGraphAddKernelNode(self.graph, last, len(last), said))]
-            last = self._record(last)
+            _, node = self._add_launch(self.graph, launch, last, together)
+            last = self._record([node])
         self._instantiate(driver)
 
     def _record(self, after: list[Any]) -> list[Any]:

@@ -19,7 +19,7 @@ import numpy as np
 from calor_cupy.driver.device import StreamQueue
 from calor_kernel.device.protocol import Slot, Step
 
-from .launches import GRAPHS, DriverGraph, Repeated, node_of
+from .launches import GRAPHS, DriverGraph, Repeated
 
 # Drivers from this version on repeat a graph while a condition holds.
 OLDEST: Final = 12040
@@ -67,6 +67,8 @@ class Loop:
         self.flag, self.words, self.spaced = flag, words, spaced
         self.setter = setter
         self.graphs: list[LoopGraph] = []
+        # The host launches no kernel itself.
+        self.together: frozenset[int] = frozenset()
 
     def run(self, handles: Sequence[int], launch: Any) -> None:
         """Queue the loop."""
@@ -97,13 +99,13 @@ class LoopGraph(DriverGraph):
         from cuda.bindings import driver
 
         super().__init__(driver, handles)
-        self._driver = driver
         context = self._made(driver.cuCtxGetCurrent())
         condition = self._made(driver.cuGraphConditionalHandleCreate(self.graph, context, 0, 0))
         test = self._setter(loop.setter, (int(condition), *tested))
-        last = self._add(self.graph, [*loop.before.launches, test])
+        together = loop.before.together | loop.body.together
+        last = self._add(self.graph, [*loop.before.launches, test], together)
         body = self._conditional(condition, context, last)
-        self._add(body, [*loop.body.launches, test])
+        self._add(body, [*loop.body.launches, test], together)
         self._instantiate(driver)
 
     def _setter(self, function: int, arguments: tuple[int, ...]) -> tuple[int, ...]:
@@ -112,12 +114,14 @@ class LoopGraph(DriverGraph):
         self.places = self.cells.ctypes.data + 8 * np.arange(len(arguments), dtype=np.uint64)
         return (function, *_ONE, *_ONE, 0, 0, self.places.ctypes.data, 0)
 
-    def _add(self, graph: Any, launches: Sequence[tuple[int, ...]]) -> list[Any]:
+    def _add(
+        self, graph: Any, launches: Sequence[tuple[int, ...]], together: frozenset[int]
+    ) -> list[Any]:
         """Add launches to a graph, each after the one before it; return the last node."""
-        driver, last = self._driver, list[Any]()
+        last: list[Any] = []
         for launch in launches:
-            said = node_of(driver, launch)
-            last = [self._made(driver.cuGraphAddKernelNode(graph, last, len(last), said))]
+            _, node = self._add_launch(graph, launch, last, together)
+            last = [node]
         return last
 
     def _conditional(self, condition: Any, context: Any, after: list[Any]) -> Any:

@@ -247,6 +247,10 @@ class PyCuda:
         """Queue a launch: function, grid, block, shared bytes, stream, addresses of arguments."""
         self._made(self.bindings.cuLaunchKernel(*given))
 
+    def launchCooperativeKernel(self, *given: int) -> None:
+        """Queue a launch whose cubes all start together; arguments without the last one."""
+        self._made(self.bindings.cuLaunchCooperativeKernel(*given))
+
     def graphLaunch(self, graph: int, stream: int) -> None:
         """Queue the launches of a graph."""
         self._made(self.bindings.cuGraphLaunch(graph, stream))

@@ -133,7 +133,7 @@ class StreamQueue(Queue):
         with on.lock:
             try:
                 on.runtime.setDevice(on.number)
-                recorded.run(handles, on.driver.launchKernel)
+                recorded.run(handles, self._launch(recorded))
             except RuntimeError:
                 with on.told("running kernels"):
                     raise
@@ -141,7 +141,7 @@ class StreamQueue(Queue):
     def direct(self, recorded: Recorded) -> Callable[..., None]:
         """Return the runner of a list with a handle per slot; a single launch has a fast path."""
         on = self.on
-        lock, use, launch_kernel = on.lock, on.runtime.setDevice, on.driver.launchKernel
+        lock, use, launch_kernel = on.lock, on.runtime.setDevice, self._launch(recorded)
         number, place, run = on.number, recorded.put, recorded.run
         if len(recorded.launches) != 1:
 
@@ -170,6 +170,23 @@ class StreamQueue(Queue):
 
         return call
 
+    def _launch(self, recorded: Recorded) -> Callable[..., None]:
+        """Return the call that queues a launch of a list.
+
+        Cubes that wait for each other start together, or the driver refuses the launch.
+        """
+        driver, together = self.on.driver, recorded.together
+        if not together:
+            return driver.launchKernel
+
+        def launch(function: int, *given: int) -> None:
+            if function in together:
+                driver.launchCooperativeKernel(function, *given[:-1])
+            else:
+                driver.launchKernel(function, *given)
+
+        return launch
+
     def synchronize(self) -> None:
         """Wait for the stream."""
         with self.on.told("waiting for kernels"):
@@ -182,11 +199,12 @@ class StreamQueue(Queue):
         with self.on.lock, self.on.told("timing kernels"):
             self.on.use()
             recorded.put(handles)
+            launch_kernel = self._launch(recorded)
             events = [runtime.eventCreate() for _ in range(len(recorded.launches) + 1)]
             try:
                 runtime.eventRecord(events[0], stream)
                 for launch, event in zip(recorded.launches, events[1:], strict=True):
-                    self.on.driver.launchKernel(*launch)
+                    launch_kernel(*launch)
                     runtime.eventRecord(event, stream)
                 self.on.wait()
                 times = [runtime.eventElapsedTime(*pair) * 1e-3 for pair in pairwise(events)]

@@ -39,6 +39,9 @@ class Recorded:
         self.stream = stream
         self.empty = [0 in step.cubes for step in steps]
         steps = [s for s, empty in zip(steps, self.empty, strict=True) if not empty]
+        # The functions whose cubes wait for each other, so that a launch starts all or none.
+        kernels = {s.function.function: s.function.kernel for s in steps}
+        self.together = frozenset(n for n, k in kernels.items() if k.attributes.get("together"))
         made = [self.blocks_of(s) for s in steps]
         total = sum(len(s.arguments) for s in steps)
         cells = np.zeros(max(total, 1), np.uint64)

@@ -4,7 +4,8 @@ Requirements: CuPy's modules ``cupy_backends.cuda.api.runtime`` and ``…driver`
 ROCm satisfy these protocols. A replacement (PyCUDA's functions, or an imitation for tests) has
 these functions and no others, and fails with a RuntimeError whose ``status`` is the driver's code.
 Handles of streams, memory, modules and functions are integers; those of events are opaque.
-``launchKernel`` takes its arguments in the order of cuLaunchKernel.
+``launchKernel`` takes its arguments in the order of cuLaunchKernel; ``launchCooperativeKernel``
+takes them without the last one.
 """
 
 from __future__ import annotations
@@ -77,3 +78,4 @@ class Driver(Protocol):
     def moduleGetFunction(self, module: int, name: str, /) -> int: ...
     def funcSetAttribute(self, function: int, attribute: int, value: int, /) -> None: ...
     def launchKernel(self, function: int, /, *given: int) -> None: ...
+    def launchCooperativeKernel(self, function: int, /, *given: int) -> None: ...

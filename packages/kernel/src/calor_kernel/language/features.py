@@ -32,7 +32,6 @@ FEATURES: Final[Mapping[str, str]] = MappingProxyType(
         "overlap": "launches that start while the launch before them ends, and then wait for it",
         "forward_progress": "a running cube makes progress while others spin",
         "together": "launches whose cubes, one for each core at most, all run at the same time",
-        "some_together": "half as many cubes of a launch as cores that run at the same time",
         "repeats": "recorded launches that repeat with other addresses",
         "print": "prints from kernels",
         "fork": "works in a forked child process after a restart",

@@ -110,7 +110,7 @@ def launch_attributes(
     the maximum per unit. ``cubes_per_core``: the wanted occupancy. ``dynamic_shared``: whether the
     launch, not the kernel, reserves shared memory, as devices require above a size (48 KiB on
     NVIDIA GPUs); each piece keeps its ``align``. ``together``: whether cubes wait for others
-    that start later: for any, if there is one for each core at most, or for some of the launch.
+    that start later; there is one for each core at most, and a device starts all or none.
     """
     builder = current()
     given = {
@@ -122,7 +122,7 @@ def launch_attributes(
     }
     if cluster is not None and cluster != (1, 1, 1) and "clusters" not in builder.features:
         raise KernelTypeError(f"the device has no clusters, and the kernel asks for {cluster}")
-    if together and not {"together", "some_together"} & set(builder.features):
+    if together and "together" not in builder.features:
         raise KernelTypeError("the device does not run all cubes of a launch at the same time")
     builder.attributes.update({k: v for k, v in given.items() if v is not None})
 

@@ -7,7 +7,8 @@ import pytest
 
 import calor
 from calor.graph.interpreter import interpret
-from calor_kernel.contract.work import Flags, Refusal
+from calor_interpreter.launch import run_on_lanes
+from calor_kernel.contract.work import Flags, Input, Output, Refusal, Request, Scratch, View
 from calor_kernel.library.recurrence import lowering, unit_plan
 from calor_kernel.library.recurrence.cell import cell_of
 from calor_kernel.library.recurrence.unit_plan import unit_plans
@@ -99,11 +100,71 @@ def test_a_launch_alone_needs_no_cubes_that_run_together():
     check(("gru", "float32", 3, 2, 5, False, True), apart, CLOSE["float32"])
 
 
-@pytest.mark.parametrize("trains", [False, True])
-def test_groups_that_do_not_run_together_follow_each_other(trains, by_units):
-    apart = replace(CORES, features=CORES.features - {"together"} | {"some_together"})
-    by_units(lambda one: one.waits and one.queued)
-    check(("lstm", "float32", 3, 7, 6, True, trains), apart, CLOSE["float32"])
+def test_cubes_wait_only_where_a_launch_starts_all_or_none():
+    """Without that a group has one cube, and the launch of many groups is in any order."""
+    step = scan_of(lambda h, x, w: calor.tanh(h @ w + x), W, dtype="float32")
+    cell = cell_of(step.attributes["body"], 1, 1)
+    wide = replace(INFO, cores=132)
+    apart = replace(wide, features=wide.features - {"together"})
+    for samples, features in ((1, 256), (16, 128), (700, 256)):
+        assert any(plan.waits for _, plan in unit_plans(cell, samples, features, wide))
+        assert not any(plan.waits for _, plan in unit_plans(cell, samples, features, apart))
+    # As many groups as samples ask for would not start together.
+    assert not any(plan.waits for _, plan in unit_plans(cell, 10_000, 256, wide))
+
+
+def launch_on(request, plan, arrays, words, flags):
+    """Run a scan by a plan on memory for its words, and return its results."""
+    cell = cell_of(*(request.attributes[k] for k in ("body", "carries", "captures")))
+    (launch,) = lowering.work_of(request, cell, plan).launches
+    made = [np.full(known.shape, np.nan, np.float32) for known in request.outputs]
+    memory = {Input: arrays, Output: made, Scratch: [words]}
+
+    def given(argument):
+        if isinstance(argument, int | float):
+            return argument
+        if isinstance(argument, Flags):
+            return flags, argument.offset
+        array = memory[type(argument)][argument.number]
+        return array.reshape(-1), argument.offset
+
+    arguments = [given(one) for one in launch.arguments]
+    run_on_lanes(launch.build.kernel(request.info.features), launch.cubes, arguments)
+    return made
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru"])
+def test_words_of_earlier_launches_are_never_read(name):
+    """Words that others left, or a longer scan, are gone before a cube waits for its own."""
+    draw = np.random.default_rng(5)
+    words = flags = None
+    for length in (3, 1, 4, 1):
+        graph, arrays = traced(name, "float32", length, 4, 16, False, False)
+        (node,) = (one for one in graph.nodes if one.op.name == "scan")
+        views = tuple(View.dense(graph.specs[v]) for v in node.inputs)
+        outputs = tuple(graph.specs[v] for v in node.outputs)
+        request = Request("scan", node.attributes, views, outputs, CORES)
+        cell = cell_of(*(node.attributes[k] for k in ("body", "carries", "captures")))
+        # Its words are those of all units, without any between them.
+        plan = next(
+            plan
+            for _, plan in unit_plans(cell, 4, 16, CORES)
+            if (plan.waits, plan.samples, plan.pitch) == (True, 2, 16)
+        )
+        if words is None:
+            numbers, steps = draw.integers(0, 1 << 32, 128), draw.integers(1, 5, 128)
+            words = numbers.astype(np.uint64) | steps.astype(np.uint64) << np.uint64(32)
+            flags = np.zeros(4, np.uint32)
+        given = [arrays[graph.inputs.index(v)] for v in node.inputs]
+        fresh = np.zeros_like(words)
+        wanted = launch_on(request, plan, given, fresh, np.zeros_like(flags))
+        found = launch_on(request, plan, given, words, flags)
+        for one, expected in zip(found, wanted, strict=True):
+            np.testing.assert_array_equal(one, expected)
+            assert np.isfinite(one).all()
+        # A step that did not run has no word that says so.
+        np.testing.assert_array_equal(words, fresh)
+        assert not flags.any()
 
 
 W = (6, 6)
@@ -122,8 +183,7 @@ def test_first_choices_follow_the_model():
             for _, plan in plans:
                 cubes = -(-features // plan.features)
                 assert plan.waits == (cubes > 1)
-                whole = cubes * plan.groups(samples)
-                assert plan.queued == (plan.waits and whole > wide.cores)
+                assert not plan.waits or cubes * plan.groups(samples) <= wide.cores
                 assert plan.shared_bytes <= wide.shared_bytes
                 assert plan.across * plan.own >= plan.features
                 assert plan.across * plan.lanes <= plan.units <= wide.max_units

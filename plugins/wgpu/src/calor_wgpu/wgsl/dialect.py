@@ -154,8 +154,6 @@ class WGSL(Dialect):
             "planes": self.lanes > 1,
             # A driver that cuts off loops cuts off waiting.
             "forward_progress": self.coherent and self.runs_on and not self.limited,
-            # The number of cores is measured, and may be too large.
-            "some_together": self.coherent and self.runs_on and not self.limited,
         }
         always = words("barrier atomics float_atomics pointers")
         return always | {feature for feature, has in optional.items() if has}

@@ -123,7 +123,7 @@ def work_of(request: Request, cell: Cell, plan: Plan) -> Work:
             alone=plan.waits,
         )
         words = Bound(Scratch(0), uint64, 16) if plan.waits else None
-        flags = Bound(Flags(FLAGS * (groups + 1)), uint32) if plan.waits else None
+        flags = Bound(Flags(FLAGS * groups), uint32) if plan.waits else None
         made = launch(recur_by_units, grid, effort, words=words, flags=flags, **said)
         return Work((made,), (room * 8,) if plan.waits else (), variant=plan.title)
     room = 2 * plan.room

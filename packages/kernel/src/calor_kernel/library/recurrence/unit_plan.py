@@ -3,7 +3,8 @@
 Requirements: a launch takes any real dtype, where matrix instructions take some, and few samples,
 of which a matrix instruction would leave most rows empty. Samples are independent, so *groups* of
 cubes share nothing but the launch. The cubes of a group divide the features; a group of one cube
-waits for no other, and every device with barriers runs it.
+waits for no other, and every device with barriers runs it. Where cubes wait, all cubes of the
+launch run at the same time: some that started would wait for others that may never start.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from calor.dtypes import DType, float32, float64
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.library.recurrence.cell import Cell
 
+# What cubes that wait for each other need of a device.
+_WAITING: Final = ("atomics", "atomics_64", "together")
 # Bytes of a vector of weights and factors.
 _VECTOR: Final = 16
 # The registers of a unit beside weights, sums and rows.
@@ -52,8 +55,8 @@ class UnitPlan:
     the product. ``sums``: of a feature. ``lanes``: the units that share a feature's sums. ``own``:
     the features of a unit. ``at_once``: the samples whose sums a unit has at the same time.
     ``held``: the vectors of terms of a unit whose weights are in registers.
-    ``waits``: whether a group has several cubes; ``queued``: whether cubes take their places in the
-    order in which they start. ``wide``: whether adjacent weights of a unit lie at whole accesses.
+    ``waits``: whether a group has several cubes. ``wide``: whether adjacent weights of a unit lie
+    at whole accesses.
     """
 
     dtype: DType
@@ -66,7 +69,6 @@ class UnitPlan:
     at_once: int = 1
     held: int = 0
     waits: bool = False
-    queued: bool = False
     wide: bool = False
 
     @property
@@ -186,9 +188,7 @@ def unit_plans(
 
 def _plans(cell: Cell, samples: int, features: int, info: DeviceInfo) -> Iterator[UnitPlan]:
     dtype = float64 if cell.dtype is float64 else float32
-    able = 0
-    if info.has("atomics") and info.has("atomics_64") and dtype is float32:
-        able = info.cores if info.has("together") else info.cores // 2 * info.has("some_together")
+    waits = all(map(info.has, _WAITING)) and dtype is float32
     # Units share sums within a plane.
     lanes = [n for n in _LANES if n == 1 or info.planes[0] == 32]
     most = min(info.max_units, _MOST_UNITS)
@@ -198,7 +198,7 @@ def _plans(cell: Cell, samples: int, features: int, info: DeviceInfo) -> Iterato
         divided = [-(-own // 4) * 4 if own > 4 else own for own in divided]
     for own in dict.fromkeys(divided):
         cubes = -(-features // own)
-        if cubes > 1 and cubes > able:
+        if cubes > 1 and not waits:
             continue
         terms = cell.factors * features
         shapes = [
@@ -208,24 +208,26 @@ def _plans(cell: Cell, samples: int, features: int, info: DeviceInfo) -> Iterato
             # Units without features or terms of their own would only wait.
             if count <= own and near * -(-own // count) <= most and near <= max(1, terms // 2)
         ]
-        for group in _groups(samples, info.cores // cubes):
-            whole = info.has("together") and cubes * -(-samples // group) <= info.cores
+        for group in _groups(samples, info.cores // cubes, cubes > 1):
             for near, count in shapes:
                 fitting = max(1, _SUMS // (cell.sums * count))
                 at_once = min(group, 1 << fitting.bit_length() - 1)
                 plan = UnitPlan(
                     *(dtype, group, own, terms, cell.sums, near, count),
-                    *(at_once, 0, cubes > 1, cubes > 1 and not whole),
+                    *(at_once, 0, cubes > 1),
                 )
                 found = _holding(plan, cell, info)
                 if found is not None:
                     yield found
 
 
-def _groups(samples: int, most: int) -> Sequence[int]:
-    """Return the samples of a group for which ``most`` groups run together, else many samples."""
+def _groups(samples: int, most: int, waits: bool) -> Sequence[int]:
+    """Return the samples of a group for which ``most`` groups run together.
+
+    Groups that wait for none have many samples where they do not all run together.
+    """
     fitting = [n for n in _SAMPLES if n < 2 * samples and -(-samples // n) <= most]
-    return fitting[:2] or _SAMPLES[4:5]
+    return fitting[:2] or ([] if waits else _SAMPLES[4:5])
 
 
 def _holding(plan: UnitPlan, cell: Cell, info: DeviceInfo) -> UnitPlan | None:

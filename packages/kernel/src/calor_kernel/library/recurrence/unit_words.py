@@ -11,32 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from calor.dtypes import int32, uint32, uint64
+from calor.dtypes import uint32, uint64
 from calor_kernel import language as kl
-from calor_kernel.library.arrivals import arrive, is_last, leave, ticket, wait_for
+from calor_kernel.library.arrivals import arrive, is_last, leave, wait_for
 from calor_kernel.library.recurrence.cell import Cell
 from calor_kernel.library.recurrence.stacks import Extent, Item
 from calor_kernel.library.recurrence.unit_plan import UnitPlan
 
-# Flags of a group: who left, and the count of arrivals. Behind those of all groups: who left, and
-# who started.
+# Flags of a group: who left, and the count of arrivals.
 LEFT, ARRIVED, FLAGS = 0, 1, 2
 # Words that a unit reads together.
 _TOGETHER = 8
-
-
-@kl.helper
-def place_of_cube(flags: kl.Pointer | None, plan: UnitPlan) -> tuple[kl.Number, kl.Number]:
-    """Return a cube's number in its group, and the group's.
-
-    Where all groups may not run at the same time, cubes take their places as they start. So what
-    runs is a part of a group, and earlier groups, which end without later ones.
-    """
-    if not plan.queued or flags is None:
-        return kl.cube_position(0), kl.cube_position(1)
-    slot, count = kl.shared(1, int32), kl.cube_count(0)
-    number = ticket(flags, slot, kl.cube_count(1) * FLAGS + ARRIVED).to(count.dtype)
-    return number % count, number // count
 
 
 class Told:
@@ -111,8 +96,6 @@ class Told:
         """Reset the count of arrivals, as the last cube of the group."""
         assert self.flags is not None
         gone(self.flags, self.group * FLAGS, kl.cube_count(0))
-        if self.plan.queued:
-            gone(self.flags, kl.cube_count(1) * FLAGS, kl.cube_count(0) * kl.cube_count(1))
 
 
 @kl.helper

@@ -16,7 +16,7 @@ from calor_kernel.library.recurrence.cell import Cell
 from calor_kernel.library.recurrence.stacks import Extent, Feature, Item, Late, Parts, Reader
 from calor_kernel.library.recurrence.unit_plan import UnitPlan
 from calor_kernel.library.recurrence.unit_products import UnitWeights, lane
-from calor_kernel.library.recurrence.unit_words import Told, place_of_cube
+from calor_kernel.library.recurrence.unit_words import Told
 
 
 @kl.kernel
@@ -45,8 +45,8 @@ def recur_by_units(
     :func:`calor_kernel.library.recurrence.persistent.recur`.
     """
     kl.launch_attributes(cubes_per_core=1, together=plan.waits)
-    which, group = place_of_cube(flags, plan)
-    begin = which * plan.features
+    group = kl.cube_position(1)
+    begin = kl.cube_position(0) * plan.features
     mine = [item(plan, extent, begin, group, turn) for turn in range(plan.turns)]
     places = [one.whole for one in mine]
     own = Reader(cell, rows, held, blocks, contexts, extent, begin)
