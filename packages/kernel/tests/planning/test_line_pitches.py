@@ -69,9 +69,7 @@ def test_results_with_a_pitch_are_where_readers_look(
     if whole > 1 << 20:
         assert any(task.pitches for task in plan.draft.tasks)
     made = plan([backend.upload(0, array) for array in arrays])
-    for buffer, spec, other in zip(
-        made, graph.output_specs, interpret(graph, arrays), strict=True
-    ):
+    for buffer, spec, other in zip(made, graph.output_specs, interpret(graph, arrays), strict=True):
         one = np.array(backend.download(0, buffer, spec)).astype(np.float32)
         other = np.asarray(other).astype(np.float32)
         np.testing.assert_allclose(one, other, rtol=2e-2, atol=2e-2 * np.abs(other).max())
