@@ -61,8 +61,9 @@ def measure(sample: Sample, device: str, peer: str, gate: Path | None = None) ->
     near = checking.tolerance(sample, work, on_host)
     given = array(work.operands[0], 0) if work.checked == "picks" else mine[0]
     wrong, note = checking.problems(
-        work, near, mine, others, _rounded(given, sample), lambda: _exact(theirs, sample, work)
-    )
+        work, near, mine, others, _rounded(given, sample), lambda: _exact(theirs, sample, work),
+        checking.single_of(sample, near),
+    )  # fmt: skip
     measured.note = note
     if wrong:
         measured.problem, measured.wrong = wrong, True

@@ -242,6 +242,23 @@ def test_gradients_behind_a_bend_may_be_further_apart() -> None:
     assert apart < 1e-2
 
 
+@pytest.mark.parametrize(("after", "blamed"), [("relu", False), ("gelu", True)])
+def test_a_number_behind_a_bend_may_be_lost(after: str, blamed: bool) -> None:
+    drawn = sample_of(f"linear f16 gradient rows=4x k=8 n=8 bias=1 after={after} layout=plain")
+    work = work_of(drawn)
+    near = checking.tolerance(drawn, work, exact=False)
+    right = np.ones(100_000, np.float32)
+    right[0] = 4.0
+    ours = right.copy()
+    ours[0] = 0.0
+    single = checking.single_of(drawn, near)
+    said = checking.problems(work, near, [ours], [right], right, lambda: [right], single)
+    assert [bool(text) for text in said] == [blamed, False]
+    # More than the largest is lost nowhere.
+    ours[0] = -4.0
+    assert checking.problems(work, near, [ours], [right], right, lambda: [right], single)[0]
+
+
 def test_a_slow_first_call_is_told() -> None:
     row = {"ratio": 1.0, "ours_s": 1e-3, "peer_s": 1e-3, "floor_s": 5e-4, "first_s": 3.2,
            "case": "linear", "note": ""}  # fmt: skip

@@ -345,6 +345,20 @@ def test_products_beside_the_units(shape: MatrixShape, from_registers: bool) -> 
     np.testing.assert_array_equal(*run_beside(shape, from_registers))
 
 
+def test_nan_of_an_operand_is_not_taken_for_a_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = numbers
+
+    def with_nan(*said: Any, **more: Any) -> np.ndarray[Any, Any]:
+        made = given(*said, **more)
+        made[0, 0] = np.nan
+        return made
+
+    monkeypatch.setitem(globals(), "numbers", with_nan)
+    found, right = run_beside(wgmma_64(16, float16), False)
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(right))
+    assert np.isnan(found).any()
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [

@@ -107,4 +107,6 @@ def _planned(
     results = tuple(Placed(Output(k), View.dense(s)) for k, s in enumerate(request.outputs))
     shape = request.inputs[0].shape
     job = Job(shape, tuple(axes), inputs, results, tuple(numbers), label)
-    return planned(program, job, request.info)
+    work = planned(program, job, request.info)
+    assert work is not None
+    return work

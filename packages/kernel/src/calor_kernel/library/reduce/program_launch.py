@@ -91,10 +91,15 @@ def divided(
     return (parts, chunk) if parts > 1 else (1, 0)
 
 
-def planned(program: Program, job: Job, info: DeviceInfo) -> Work:
-    """Return the work of a program."""
+def planned(program: Program, job: Job, info: DeviceInfo) -> Work | None:
+    """Return the work of a program.
+
+    None if a result has a pitch, and a launch of its own would write it, which has dense results.
+    """
     plan = _Plan(info)
     plan.run(program, plan.in_order(program, job))
+    if not plan.lines_kept:
+        return None
     return replace(plan.work(), in_place=plan.in_place if len(plan.launches) == 1 else ())
 
 
@@ -109,6 +114,8 @@ class _Plan(Steps):
         # left them.
         self.waiting: Problem | None = None
         self.left: Parts | None = None
+        # Whether lines of results are where their views say.
+        self.lines_kept = True
 
     def put(self, *launches: Launch) -> None:
         """Add launches behind the joining that waits, if there is one."""
@@ -330,6 +337,8 @@ class _Plan(Steps):
         program, job = problem.program, problem.job
         pairs = zip(program.results, job.targets, strict=True)
         wanted = {n: placed for n, placed in pairs if n in left}
+        if job.pitched and not all(placed.view.is_dense for placed in wanted.values()):
+            self.lines_kept = False
         part, operands = part_of(program, list(wanted), known)
         steps = tuple(s for s in part.steps if isinstance(s, Step))
         expression = Expression(tuple(o.dtype for o in part.operands), steps, part.results)

@@ -64,7 +64,8 @@ def lower_row_program(request: Request) -> Sequence[Work] | Refusal:
     pitched = _with_pitches(program, job, request)
     if pitched is None:
         return Refusal("lines of a result with a pitch are no rows")
-    return [planned(program, pitched, request.info)]
+    work = planned(program, pitched, request.info)
+    return Refusal("a launch writes dense results alone") if work is None else [work]
 
 
 def _with_pitches(program: Program, job: Job, request: Request) -> Job | None:
