@@ -1,9 +1,9 @@
 """The measurement of one case, in the process of a worker."""
 
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -15,7 +15,6 @@ from fuzzing.graphs import NotCaptured
 from fuzzing.launch_floor import Launches, launches_of
 from fuzzing.operands import array
 from fuzzing.sides import HOSTS, Calor, CalorBeside, Side, Torch
-from harness.gate import in_turn
 
 # Bytes of all sets together: more than the caches of a GPU, and at most so many sets.
 _CACHES, _SETS = 1.5e8, 6
@@ -44,10 +43,15 @@ class Measured:
     launches: Launches | None = None
 
 
-def measure(sample: Sample, device: str, peer: str, gate: Path | None = None) -> Measured:
+def measure(
+    sample: Sample,
+    device: str,
+    peer: str,
+    turn: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> Measured:
     """Return the times of a case by calor on a device and by a peer, after a check.
 
-    ``gate``: a file that processes on one device share, so that they measure in turns.
+    ``turn``: a context in which this process alone measures, of those on a device.
     """
     work = work_of(sample)
     on_host = device.partition(":")[0] in HOSTS
@@ -68,13 +72,13 @@ def measure(sample: Sample, device: str, peer: str, gate: Path | None = None) ->
     if wrong:
         measured.problem, measured.wrong = wrong, True
         return measured
-    with in_turn(gate):
+    with turn():
         times, why = _times(ours, theirs)
     measured.ours_s, measured.peer_s = times["ours"], times["peer"]
     measured.note = "; ".join(filter(None, (note, why)))
     if isinstance(theirs, CalorBeside) and not (ours.on_host or why):
         # A case is no failure if only the least launch has no clock.
-        with in_turn(gate), suppress(NotCaptured):
+        with turn(), suppress(NotCaptured):
             measured.launches = launches_of(ours, theirs)
     return measured
 

@@ -5,13 +5,18 @@ import importlib
 import multiprocessing
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 _START_S = 180.0
+# What a process says while others measure, and the seconds that it may wait for them.
+_WAITS, _GOES_ON = "waits for its turn", "goes on"
+_TURN_S = 900.0
 
 
 @dataclass(frozen=True)
@@ -25,7 +30,8 @@ class Worker:
     """A process that answers one case after another; ``timeout``: the seconds of one.
 
     ``serve`` is what the process runs, with its end of the pipe and ``arguments``. It sends one
-    message when it is ready, and then an answer for each question.
+    message when it is ready, and then an answer for each question. Before an answer it may say that
+    it waits for its turn, which takes none of its seconds, and that it goes on.
     """
 
     def __init__(self, serve: Callable[..., None], arguments: tuple[Any, ...], timeout: float):
@@ -67,9 +73,18 @@ class Worker:
 
     def _received(self, seconds: float, what: str) -> Any:
         assert self.pipe is not None
+        begin = waited = perf_counter()
+        allowed = seconds
         try:
-            if self.pipe.poll(seconds):
-                return self.pipe.recv()
+            while self.pipe.poll(max(allowed - perf_counter() + begin, 0)):
+                answer = self.pipe.recv()
+                if answer == _WAITS:
+                    allowed += _TURN_S
+                    waited = perf_counter()
+                elif answer == _GOES_ON:
+                    allowed += perf_counter() - waited - _TURN_S
+                else:
+                    return answer
         except (EOFError, OSError):
             self.process.join(5)
             return self._failed(f"{what} ended the process, exit code {self.process.exitcode}")
@@ -90,6 +105,14 @@ def serve(
         limit_peers([peer], threads)
     from fuzzing.cases import sample_of
     from fuzzing.measuring import Measured, measure
+    from harness.gate import in_turn
+
+    @contextmanager
+    def turn() -> Iterator[None]:
+        pipe.send(_WAITS)
+        with in_turn(gate):
+            pipe.send(_GOES_ON)
+            yield
 
     pipe.send("ready")
     while True:
@@ -98,7 +121,7 @@ def serve(
         except EOFError:
             return
         try:
-            measured = measure(sample_of(line), device, peer, gate)
+            measured = measure(sample_of(line), device, peer, turn)
         except Exception as error:
             text = " ".join(f"{type(error).__name__}: {error}".split())
             measured = Measured(problem=text[:400])

@@ -181,6 +181,14 @@ def serve(pipe, word):
             os._exit(9)
         if question == "hang":
             time.sleep(60)
+        if question == "take turns":
+            pipe.send("waits for its turn")
+            time.sleep(0.6)
+            pipe.send("goes on")
+        if question.startswith("take turns, then"):
+            pipe.send("waits for its turn")
+            pipe.send("goes on")
+            time.sleep(60)
         pipe.send(f"{word} {question}")
 """
 
@@ -203,6 +211,10 @@ def test_a_worker_outlives_cases_that_die_or_hang(
         assert "more than 0 seconds" in hung.message
         worker.timeout = 5.0
         assert worker.ask("b") == "said b"
+        # Others that measure are not the case's time; what comes then is.
+        worker.timeout = 0.3
+        assert worker.ask("take turns") == "said take turns"
+        assert isinstance(worker.ask("take turns, then hang"), Failure)
         assert worker.starts == 3
     finally:
         worker.close()
