@@ -45,9 +45,9 @@ class SplitPlan:
     ``rows``: the queries of a cube. ``unroll``: the keys of a team in a step. ``features`` and
     ``values``: the vectors of a lane, for keys and values. ``full``: whether these are no more than
     there are, for each. ``fast``: whether powers need the precision of half types only.
-    ``itemsize``: the bytes of a sum. ``together``: the rows whose planes are joined at a time. ``split``: whether there are several
-    splits. ``even``: whether all keys of each step exist, and one cube has all rows of a split;
-    ``once``: whether a split is one step then.
+    ``itemsize``: the bytes of a sum. ``together``: the rows whose planes are joined at a time.
+    ``split``: whether there are several splits. ``even``: whether all keys of each step exist, and
+    one cube has all rows of a split; ``once``: whether a split is one step then.
     """
 
     teams: int
