@@ -20,6 +20,8 @@ from .test_any_products import check_text, request
 CASES = [
     (float32, "highest", (64, 6, 6, 8, 8, 4), ("attend_split", "gradient_split")),
     (bfloat16, "highest", (1, 12, 4, 1, 1024, 64), ("attend_split", "gradient_split")),
+    # As many rows of a key head as a unit has registers for.
+    (bfloat16, "highest", (8, 28, 4, 1, 577, 128), ("attend_split", "_gradient_mma")),
     *(
         pytest.param(dtype, precision, (8, 12, 12, 256, 256, 64), names, marks=pytest.mark.slow)
         for dtype, precision, names in (

@@ -221,3 +221,25 @@ def test_lines_get_a_pitch_where_it_saves_time(
         assert made[2].inputs[0].whole
         assert made[2].inputs[0].view == View((4096, columns), (50304, 1), bfloat16)
         assert made[1].outputs[0].nbytes == 4096 * 50304 * 2
+
+
+@pytest.mark.parametrize(
+    ("shape", "copies"),
+    [((64, 768, 7, 768), 2), ((8, 64, 7, 96), 0), ((8, 1024, 1, 2560), 0), ((1, 512, 512, 512), 0)],
+    ids=str,
+)
+def test_products_of_few_terms_are_written_by_tma(shape: Any, copies: int) -> None:
+    """Copies of short lines take less than elements through registers; one term needs none."""
+    load_families()
+    batch, m, k, n = shape
+    views = (
+        View((batch, m, k), (m * k, k, 1), bfloat16),
+        View((batch, k, n), (n * k, 1, k), bfloat16),
+    )
+    said = {"contract": ((2,), (1,)), "batch": ((0,), (0,))}
+    asked = Request("dot_general", said, views, (spec((batch, m, n), bfloat16),), _info())
+    works = lower_dot_general(asked)
+    assert not isinstance(works, Refusal)
+    labels = [launch.label for launch in works[0].launches]
+    assert labels.count("matmul operand padding") == copies
+    assert ("boxes" in labels[-1]) is (m > 64)

@@ -22,7 +22,7 @@ from .test_units import ALONE, NONE, tma_plans
 @pytest.fixture
 def backend(monkeypatch):
     monkeypatch.setattr(tma_ways, "_BOXES", {(64, 64, 2, 2): 1.0})
-    monkeypatch.setattr(tma_ways, "_worth_padding", lambda product: True)
+    monkeypatch.setattr(tma_ways, "_worth_padding", lambda product, info: True)
     monkeypatch.setattr(tma_ways, "_worth_turning", lambda product, one: True)
     return KernelBackend("lanes", lambda index: LanesDevice(ALONE))
 

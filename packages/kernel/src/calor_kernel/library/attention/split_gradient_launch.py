@@ -138,6 +138,7 @@ def gradient_plan(problem: Attention, request: Request) -> GradientPlan:
         values,
         (features * lanes * access == p.features, values * lanes * access == p.values),
         p.dtype.itemsize == 2,
+        item,
         together,
     )
     order = order_of_sum(p.values, p.accumulate, info) if _results(request) else None

@@ -380,7 +380,7 @@ def attend_split(
     """
     if kl.has("overlap"):
         # The compiler otherwise loads one key after another rather than take more registers.
-        kl.launch_attributes(cubes_per_core=max(1, 512 // plan.units))
+        kl.launch_attributes(cubes_per_core=plan.cubes)
     dtype, n, position = total.dtype, kl.cube_position(2), kl.cube_position(1)
     key_head = position // blocks
     mine = HeadRows(g, n, key_head, (position - key_head * blocks) * plan.rows)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from calor.dtypes import uint32
-from calor_kernel.contract.choices import choice, greatest, least
+from calor_kernel.contract.choices import choice, exceeds, greatest, least
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple
 from calor_kernel.contract.work import Flags, Request, Work
@@ -30,7 +30,7 @@ from calor_kernel.library.attention.split_keys import (
     attend_split,
     join_splits,
 )
-from calor_kernel.library.attention.split_plan import SplitPlan, units_for
+from calor_kernel.library.attention.split_plan import SplitPlan, core_units, units_for
 from calor_kernel.library.steps import Steps
 
 # Maximum of queries, and of rows of a cube.
@@ -39,8 +39,7 @@ _ROWS: Final = 8
 # Multiplications of the scores up to which units compute several rows, though matrix instructions
 # serve.
 TERMS: Final = 1 << 25
-# Units of a cube, and cubes of a core.
-_UNITS: Final = 256
+# Cubes of a core.
 _CUBES: Final = 2
 # Bytes of an access, and maximum of bytes of a lane's queries, and of its sums.
 _ACCESS: Final = 16
@@ -49,6 +48,8 @@ _HELD: Final = 256
 _SHARED: Final = 16 << 10
 # Maximum of splits, which one unit joins.
 _SPLITS: Final = 64
+# Splits of a head of which one less leaves few cores idle.
+_MANY: Final = 3
 # Units of a cube that joins splits.
 _JOINING: Final = 128
 
@@ -97,7 +98,8 @@ def _plan(problem: Attention, info: DeviceInfo) -> SplitPlan:
     count, rows = p.group * p.queries, 1
     while rows < count and rows < _ROWS and 2 * rows * held <= _HELD:
         rows *= 2
-    units = int(units_for(p.keys, lanes, plane, min(_UNITS, info.max_units)))
+    most = min(core_units(rows * held) // _CUBES, info.max_units)
+    units = int(units_for(p.keys, lanes, plane, most))
     room = units // plane * lanes * values * access * p.accumulate.itemsize
     together = rows
     while together > 1 and together * room > min(_SHARED, info.shared_of(2)):
@@ -112,6 +114,7 @@ def _plan(problem: Attention, info: DeviceInfo) -> SplitPlan:
         values,
         (features * lanes * access == p.features, values * lanes * access == p.values),
         p.dtype.itemsize == 2,
+        p.accumulate.itemsize,
         together,
     )
 
@@ -140,7 +143,10 @@ def add_splits(
     count = p.group * p.queries
     blocks = -(-count // plan.rows)
     heads = p.batch * p.key_heads * blocks
-    length = _length(p.keys, -(-_CUBES * info.cores // heads), plan)
+    fit = _CUBES * info.cores // heads
+    # Of many splits one more than run at a time would take as long again.
+    wanted = fit if exceeds(fit, _MANY) else -(-_CUBES * info.cores // heads)
+    length = _length(p.keys, wanted, plan)
     splits = greatest(1, -(-p.keys // length))
     plan = replace(plan, unroll=int(_steps(length, plan.teams, plan.unroll)))
     step = plan.teams * plan.unroll

@@ -15,6 +15,9 @@ from calor_kernel.library.math import exp
 
 # The most units that share the splits of a vector.
 _NEIGHBOURS = 8
+# Units of a core, and the bytes of each for its sums, and as many for its queries, with which
+# registers hold all; with more bytes half as many units have what they need.
+_CORE, _HELD = 512, 128
 
 
 @choice(low=1)
@@ -30,6 +33,11 @@ def units_for(keys: int, lanes: int, plane: int, most: int) -> int:
     return units
 
 
+def core_units(held: int) -> int:
+    """Return the units of a core whose registers hold ``held`` bytes of sums each, and queries."""
+    return _CORE if held <= _HELD else _CORE // 2
+
+
 @dataclass(frozen=True, slots=True)
 class SplitPlan:
     """Cubes of ``teams`` of ``lanes``; a lane has vectors of ``access`` features.
@@ -37,9 +45,9 @@ class SplitPlan:
     ``rows``: the queries of a cube. ``unroll``: the keys of a team in a step. ``features`` and
     ``values``: the vectors of a lane, for keys and values. ``full``: whether these are no more than
     there are, for each. ``fast``: whether powers need the precision of half types only.
-    ``together``: the rows whose planes are joined at a time. ``split``: whether there are several
-    splits. ``even``: whether all keys of each step exist, and one cube has all rows of a split;
-    ``once``: whether a split is one step then.
+    ``itemsize``: the bytes of a sum. ``together``: the rows whose planes are joined at a time.
+    ``split``: whether there are several splits. ``even``: whether all keys of each step exist, and
+    one cube has all rows of a split; ``once``: whether a split is one step then.
     """
 
     teams: int
@@ -51,6 +59,7 @@ class SplitPlan:
     values: int
     full: tuple[bool, bool]
     fast: bool
+    itemsize: int
     together: int
     split: bool = False
     even: bool = False
@@ -60,6 +69,16 @@ class SplitPlan:
     def units(self) -> int:
         """The units of a cube."""
         return self.teams * self.lanes
+
+    @property
+    def cubes(self) -> int:
+        """The cubes of a core."""
+        return max(1, core_units(self.rows * self.held) // self.units)
+
+    @property
+    def held(self) -> int:
+        """The bytes of a lane's part of a row."""
+        return max(self.features, self.values) * self.access * self.itemsize
 
     @property
     def joined(self) -> int:

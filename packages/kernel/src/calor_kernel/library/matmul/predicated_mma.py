@@ -47,7 +47,7 @@ _SIZES = (16, 32, 64)
 # Bytes of a step along the K axis, of lines of whole accesses and of others.
 _LINE, _SHORT = 128, 64
 # Minimum of steps of a part, and bytes of an asynchronous copy.
-_LEAST, _COPIED = 4, 4
+_LEAST, COPIED = 4, 4
 # The same of small tiles, whose steps take less than the launch that adds parts.
 _OF_SMALL = 8
 # Rows or columns of a tile that waits for memory, and the steps of its parts.
@@ -167,14 +167,14 @@ def mma_plan(product: Product, info: DeviceInfo) -> tuple[MmaPlan, tuple[int, in
     columns = next((n for n in _SIZES if product.n <= n), _SIZES[-1])
 
     def plan(rows: int, columns: int) -> MmaPlan:
-        stages = 2 if min(accesses) * item < _COPIED else 3 if rows + columns > 96 else 4
+        stages = 2 if min(accesses) * item < COPIED else 3 if rows + columns > 96 else 4
         planes = _PLANES[rows, columns]
         return MmaPlan(a.dtype, rows, columns, depth, *planes, stages, *product.along)
 
     # Longer tiles read the shorter operand less often, and larger ones both.
     longer = ((rows, 128), (128, columns)) if whole and rows != columns else ()
     # Copies through registers leave none for the sums of a large tile.
-    large = ((128, 128),) if min(accesses) * item >= _COPIED else ()
+    large = ((128, 128),) if min(accesses) * item >= COPIED else ()
     for tile in (*large, *longer):
         if tile in _PLANES and _full(product, tile):
             made = plan(*tile)
@@ -246,7 +246,7 @@ def mma_launches(task: Task) -> tuple[Task, list[Launch]]:
         sizes=Sizes(Multiple(product.m, m), Multiple(product.n, n), Multiple(product.k, k)),
         a_stride=a_stride, b_stride=b_stride, batches=task.batches(*accesses),
         split=parts.across(product.batches, plan.depth), plan=plan, accesses=accesses,
-        ahead=min(accesses) * item >= _COPIED, **task.following(),
+        ahead=min(accesses) * item >= COPIED, **task.following(),
     )  # fmt: skip
     return task, [made, *after]
 

@@ -12,12 +12,17 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from calor.dtypes import DType, bfloat16, float16, float32, int8, int32
+from calor_kernel.contract.choices import exceeds
 from calor_kernel.contract.movement import coalesced
 from calor_kernel.contract.work import Request, View, row_major
 
 Axes = tuple[int, ...]
 # A margin for the reach of tiles beyond the end of an operand, with 32-bit indices.
 _NARROW = (1 << 31) - (1 << 24)
+# Units of a cube that computes tiles, the rows of a tile, and the bytes of an access.
+_UNITS, _EDGE, _ACCESS = 64, 64, 16
+# The multiplications of matrix instructions, and of units, while an element is copied.
+_PER_ELEMENT, _PER_SINGLE = 400, 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +128,63 @@ def merged(view: View, axes: Sequence[int]) -> tuple[int, int] | None:
     return (shape[0], strides[0]) if shape else (1, 0)
 
 
-def _two(a: View, b: View, axes: tuple[Axes, Axes]) -> list[tuple[int, int, int]] | None:
-    """Return at most two batch axes as (size, stride of a, stride of b), None for more."""
-    left, right = [a.strides[i] for i in axes[0]], [b.strides[j] for j in axes[1]]
-    shape, strides = coalesced([a.shape[i] for i in axes[0]], left, right)
+def _two(
+    a: View, b: View, axes: tuple[Axes, Axes], alone: Axes = ()
+) -> list[tuple[int, int, int]] | None:
+    """Return at most two batch axes as (size, stride of a, stride of b), None for more.
+
+    ``alone``: the axes after those, which only a has.
+    """
+    left = [a.strides[i] for i in (*axes[0], *alone)]
+    right = [b.strides[j] for j in axes[1]] + [0] * len(alone)
+    shape, strides = coalesced([a.shape[i] for i in (*axes[0], *alone)], left, right)
     if len(shape) > 2:
         return None
     return [(1, 0, 0)] * (2 - len(shape)) + list(zip(shape, *strides, strict=True))
+
+
+def _beyond(depth: tuple[int, int], free: tuple[int, int]) -> tuple[int, int]:
+    """Return a summed axis; that of one term has a stride as the lines of an operand have.
+
+    Copy engines take no lines of one address.
+    """
+    if depth[1] != 0 or depth[0] != 1 or free[1] != 1:
+        return depth
+    return 1, -(-free[0] // _ACCESS) * _ACCESS
+
+
+def _lead(view: View, axes: Axes) -> int:
+    """Return how many axes are before those that merge with the last one."""
+    lead = len(axes) - 1
+    while lead and merged(view, axes[lead - 1 :]) is not None:
+        lead -= 1
+    return lead
+
+
+def _worth_apart(
+    rows: tuple[int, int] | None,
+    n: int,
+    depth: tuple[int, int],
+    batch: Sequence[tuple[int, int, int]],
+    request: Request,
+) -> bool:
+    """Return whether products of parts of the rows take less than a copy that merges them.
+
+    Tiles of each part have an edge of their own. A copy also has lines of whole accesses.
+    """
+    if rows is None or request.info.max_units < _UNITS or not exceeds(rows[0], _EDGE - 1):
+        return False
+    view, (size, step), (k, along) = request.inputs[0], rows, depth
+    steps = batch[0][1], batch[1][1]
+    lines = Operand(steps, step, along, view.offset, view.dtype)
+    if not lines.in_accesses(_ACCESS // int(view.dtype.itemsize), size, k):
+        return False
+    # TF32 is read along the K axis.
+    if view.dtype is float32 and request.rounds and along != 1:
+        return False
+    by_units = view.dtype is float32 and not request.rounds
+    most = _PER_SINGLE if by_units else _PER_ELEMENT
+    return exceeds(most * size, n * (-size % _EDGE))
 
 
 def free_axes(view: View, contract: Axes, batch: Axes) -> Axes:
@@ -151,6 +206,12 @@ def product_of(request: Request) -> tuple[Product | None, tuple[View | None, Vie
     summed_a, summed_b = ([axes[i] for i in order] for axes in contract)
     depth_a, depth_b = merged(a, summed_a), merged(b, summed_b)
     shared = _two(a, b, batch)
+    if rows is None and columns is not None and depth_a is not None and depth_b is not None:
+        lead = _lead(a, free_a)
+        apart = merged(a, free_a[lead:])
+        several = _two(a, b, batch, free_a[:lead])
+        if several is not None and _worth_apart(apart, columns[0], depth_a, several, request):
+            rows, shared = apart, several
     if rows is None or columns is None or depth_a is None or depth_b is None or shared is None:
         # Axes of a batch that do not merge are those of both operands.
         copy_a = shared is None or rows is None or depth_a is None
@@ -160,6 +221,7 @@ def product_of(request: Request) -> tuple[Product | None, tuple[View | None, Vie
             _ordered(b, (*batch[1], *free_b, *summed_b)) if copy_b else None,
         )
     outer, inner = shared
+    depth_a, depth_b = _beyond(depth_a, rows), _beyond(depth_b, columns)
     left = Operand((outer[1], inner[1]), rows[1], depth_a[1], a.offset, a.dtype)
     right = Operand((outer[2], inner[2]), columns[1], depth_b[1], b.offset, b.dtype)
     (result,) = request.outputs

@@ -25,6 +25,7 @@ from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.ways import Row, Way
 from calor_kernel.contract.work import Dropped, Request, Work
 from calor_kernel.library.matmul.operand_padding import padded, ready
+from calor_kernel.library.matmul.predicated_mma import COPIED, mma_plan
 from calor_kernel.library.matmul.problem import Product
 from calor_kernel.library.matmul.ranking import (
     by_plan,
@@ -72,6 +73,8 @@ _FEWER, _DEEPEST = 0.87, 4
 # the rates of an H200.
 _PER_FLOP: Final[Mapping[bool, int]] = {False: 700, True: 1_200}
 _PER_BYTE, _PER_COPY = 66_667, 150_000_000_000
+# The terms that a tile could multiply while its first elements are copied through registers.
+_THROUGH_REGISTERS = 64
 
 Works = Iterator[Work | Dropped]
 _SUM = 4  # Bytes.
@@ -128,12 +131,12 @@ def _padding_refusal(task: Task, request: Request) -> str | None:
         return "no asynchronous matrix instruction takes its types"
     if not all(map(task.info.has, _COPIED)):
         return "the device has no TMA, or no asynchronous matrix instruction"
-    if not request.candidates and not _worth_padding(product):
+    if not request.candidates and not _worth_padding(product, task.info):
         return "copies of its operands cost more than they save, or none is needed"
     return too_small(product)
 
 
-def _worth_padding(product: Product) -> bool:
+def _worth_padding(product: Product, info: DeviceInfo) -> bool:
     """Return whether copies of operands cost less than elements copied one by one."""
     along = _along(product)
     both = ((product.a, product.m), (product.b, product.n))
@@ -144,8 +147,14 @@ def _worth_padding(product: Product) -> bool:
     ]
     if not copied:
         return False
+    plan, accesses = mma_plan(product, info)
+    # Tiles without TMA compute whole steps.
+    terms = -(-product.k // plan.depth) * plan.depth
+    if min(accesses) * int(plan.dtype.itemsize) < COPIED:
+        terms += _THROUGH_REGISTERS
+    flops = 2 * product.batches * product.m * product.n * terms
     cost = _PER_BYTE * sum(copied) + _PER_COPY * len(copied)
-    return exceeds(_PER_FLOP[product.rounded] * product.flops, cost)
+    return exceeds(_PER_FLOP[product.rounded] * flops, cost)
 
 
 def _along(product: Product) -> bool:
@@ -330,7 +339,8 @@ def _padding(task: Task, request: Request) -> Works:
     if reason is not None:
         yield Dropped("padded boxes", reason)
         return
-    yield from _named("padded", _tma(made, request), 0 if _worth_padding(task.product) else 1)
+    worth = _worth_padding(task.product, task.info)
+    yield from _named("padded", _tma(made, request), 0 if worth else 1)
 
 
 def _worth_turning(product: Product, one: bool) -> bool:
