@@ -13,7 +13,7 @@ PLUGINS = Path(__file__).parents[2] / "plugins"
 # device. Files and folders are named.
 BARS = {
     "cuda": (
-        520,
+        545,
         {"bindings", "pycuda_driver", "pycuda_capsules", "cuda_cpp", "kernels", "loops"},
     ),
     "hip": (250, {"bindings", "dialect", "tables"}),

@@ -34,6 +34,7 @@ CASES = [
 def by_units(monkeypatch):
     """Leave the plans by matrix instructions out, and return a choice among those by units."""
     monkeypatch.setattr(lowering, "plans_of", lambda *given: [])
+    monkeypatch.setattr(lowering, "_WAITS", True)
 
     def choose(wanted):
         def some(*given):
