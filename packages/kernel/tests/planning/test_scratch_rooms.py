@@ -9,11 +9,17 @@ from calor.graph.graph import Graph
 from calor.specs import spec
 from calor_interpreter.device import MANY_UNITS
 from calor_kernel.contract.work import Build, Launch, Refusal, View, Work
+from calor_kernel.planning import scratch_rooms
 from calor_kernel.planning.scratch_rooms import arranged_tasks
 from calor_kernel.planning.task_order import live_bytes
 from calor_kernel.planning.values import Draft, Piece, Task, Value
 
 M = 1 << 20
+
+
+@pytest.fixture(autouse=True)
+def roomy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scratch_rooms, "ROOMY", {"a", "b", "c", "d", "whole"})
 
 
 class Families:
@@ -76,3 +82,11 @@ def test_ops_below_the_peak_keep_their_scratch_memory() -> None:
     _, chosen = arranged_tasks(draft, works, Families(), False)  # type: ignore[arg-type]
     assert chosen[2] is works[2]
     assert chosen[1].scratch[0] < works[1].scratch[0]
+
+
+def test_ops_without_works_for_a_room_are_not_asked() -> None:
+    families = Families()
+    draft, works = _chain(("a", 8 * M, 0), ("other", 8 * M, 40 * M), ("c", M, 0))
+    _, chosen = arranged_tasks(draft, works, families, False)  # type: ignore[arg-type]
+    assert not families.rooms
+    assert chosen[1] is works[1]

@@ -313,7 +313,7 @@ class Request:
     line, (0, 0) if it is dense; () if all are. Only families that are registered for it are asked
     for one. ``lean``: whether scratch memory of the size of the operands is worse than time.
     ``room``: the bytes of scratch memory that a plan has left, None if there is no limit; a way
-    that can takes less by chunks.
+    that can takes less by chunks. Only families that are registered for it are asked for that.
     """
 
     op: str
@@ -358,6 +358,8 @@ LOWERINGS: dict[str, Lowering] = {}
 DENSE: dict[str, frozenset[int] | None] = {}
 # The ops whose results may have a pitch.
 PITCHED: set[str] = set()
+# The ops with ways that take less scratch memory where a request has little room.
+ROOMY: set[str] = set()
 
 
 def lowering(
@@ -365,12 +367,14 @@ def lowering(
     dense: Sequence[int] | None = None,
     strided: bool = False,
     pitched: bool = False,
+    roomy: bool = False,
 ) -> Callable[[Lowering], Lowering]:
     """Register the lowering of the named ops.
 
     ``strided``: operands may be any view; otherwise the planner passes dense operands. ``dense``
     lists the operands that must be dense when the others need not be. A dense operand too begins at
-    its view's offset, which need not be aligned. ``pitched``: results may have a pitch.
+    its view's offset, which need not be aligned. ``pitched``: results may have a pitch. ``roomy``:
+    some way takes less scratch memory where the ``room`` of a request is small.
     """
 
     def register(function: Lowering) -> Lowering:
@@ -380,6 +384,8 @@ def lowering(
             LOWERINGS[name] = function
             if pitched:
                 PITCHED.add(name)
+            if roomy:
+                ROOMY.add(name)
             if dense is not None:
                 DENSE[name] = frozenset(dense)
             else:

@@ -1,10 +1,10 @@
 """Works with less scratch memory where it makes the peak of a plan.
 
 Requirements: a way may copy an operand to many times its bytes, as im2col does. Such scratch memory
-is in use during one task; if it raises the peak of the whole plan, the family is asked for the same
-way in a room of fewer bytes, which it keeps by working in chunks. A few more launches are the
-price, so it is paid for a share of all memory only. The order of tasks and their common launches
-are chosen anew, since they depend on what a task needs.
+is in use during one task; if it raises the peak of the whole plan, a family with such ways is asked
+for the same way in a room of fewer bytes, which it keeps by working in chunks. A few more launches
+are the price, so it is paid for a share of all memory only. The order of tasks and their common
+launches are chosen anew, since they depend on what a task needs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 
 from calor_kernel.contract.choices import is_size
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.work import Refusal, Work
+from calor_kernel.contract.work import ROOMY, Refusal, Work
 from calor_kernel.planning.lowering import Lowerings
 from calor_kernel.planning.shared_copies import shared_copies
 from calor_kernel.planning.side_by_side import side_by_side
@@ -109,7 +109,7 @@ class _Search:
         if number is None:
             return None
         task, work = self.draft.tasks[number], self.works[number]
-        if work.way is None:
+        if work.way is None or task.op not in ROOMY:
             return None
         views = tuple(value.view for value in task.inputs)
         given = task.attributes, views, task.results, self.deterministic

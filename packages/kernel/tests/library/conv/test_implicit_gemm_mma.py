@@ -228,7 +228,7 @@ def test_parts_of_a_long_sum_of_one_image_are_added():
     info = replace(H200, cores=8)
     row = ((1, 1024, 8, 16), (64, 1024, 1, 1), ONE, (NONE, NONE), ONE, 1)
     work, *_ = lower_conv(request_of("conv", row, bfloat16, info))
-    assert [launch.label for launch in work.launches] == ["matmul boxes 64x128 in shares of 2"]
+    assert [launch.label for launch in work.launches] == ["matmul boxes 64x64 in shares of 4"]
     check(KernelBackend("lanes", lambda index: LanesDevice(info)), "conv", row, "bfloat16")
 
 

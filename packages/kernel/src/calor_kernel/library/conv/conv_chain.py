@@ -18,7 +18,7 @@ from calor_kernel.library.matmul.product_chain import TailOf, chained
 CONV_CHAIN: Final = "conv_chain"
 
 
-@lowering(CONV_CHAIN, strided=True)
+@lowering(CONV_CHAIN, strided=True, roomy=True)
 def lower_conv_chain(request: Request) -> Sequence[Work] | Refusal:
     """Lower a convolution with an ``expression`` of its result, as ``lower_product_chain``."""
     return chained(request, "conv", lower_conv, _fused)

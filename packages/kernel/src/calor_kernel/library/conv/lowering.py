@@ -236,7 +236,7 @@ _OF_UNITS: Final[Table[Convolution]] = Table(
 )
 
 
-@lowering("conv", strided=True)
+@lowering("conv", strided=True, roomy=True)
 def lower_conv(request: Request) -> Sequence[Work] | Refusal:
     """Return the works of a convolution, the likeliest first.
 
@@ -289,13 +289,13 @@ def _last_works(request: Request, tail: Tail | None) -> Sequence[Work] | Refusal
     return ranked(_LAST, one, request) or Refusal("no way writes channels last")
 
 
-@lowering("conv_input_gradient", strided=True)
+@lowering("conv_input_gradient", strided=True, roomy=True)
 def lower_conv_input_gradient(request: Request) -> Sequence[Work] | Refusal:
     """Return the works of the input gradient, which is a transposed convolution."""
     return _lowered(for_input(request), _INPUT_GRADIENT, request)
 
 
-@lowering("conv_weight_gradient", strided=True)
+@lowering("conv_weight_gradient", strided=True, roomy=True)
 def lower_conv_weight_gradient(request: Request) -> Sequence[Work] | Refusal:
     """Return the works of the weight gradient."""
     return _lowered(for_weight(request), _WEIGHT_GRADIENT, request)
