@@ -12,6 +12,9 @@ from calor_interpreter.launch import run_on_lanes
 from calor_kernel.language import Buffer, absolute_position, kernel
 from calor_kernel.language.layouts import Layout, Swizzle, Swizzled
 
+# The time of an example is that of the machine's other work too, so none has a deadline.
+UNTIMED = settings(deadline=None)
+
 SIZES = st.sampled_from([1, 2, 3, 4, 6, 8])
 SHAPES = st.recursive(SIZES, lambda inner: st.lists(inner, min_size=1, max_size=3).map(tuple))
 
@@ -46,6 +49,7 @@ def offsets(layout: Layout) -> list[int]:
     return [layout(i) for i in range(layout.size)]
 
 
+@UNTIMED
 @given(layouts())
 def test_one_function_in_every_form(layout: Layout) -> None:
     direct = [
@@ -66,6 +70,7 @@ def _leaves(position: Any) -> list[int]:
     return [position]
 
 
+@UNTIMED
 @given(layouts(), layouts())
 def test_composition(a: Layout, b: Layout) -> None:
     try:
@@ -77,6 +82,7 @@ def test_composition(a: Layout, b: Layout) -> None:
     assert made.rank == b.rank or b.rank == 1
 
 
+@UNTIMED
 @given(layouts(injective=True), st.sampled_from([0, 24, 64]))
 def test_complement(layout: Layout, more: int) -> None:
     size = layout.cosize + more
@@ -121,6 +127,7 @@ def test_division_covers_the_layout(layout: Layout, tiler: Any) -> None:
     assert zipped(0, 0) == layout(0)
 
 
+@UNTIMED
 @given(
     st.integers(0, 3),
     st.integers(0, 3),
@@ -175,7 +182,7 @@ def where(y, *, layout):
     y[i] = layout(i).to(int32)
 
 
-@settings(max_examples=25)
+@settings(UNTIMED, max_examples=25)
 @given(layouts())
 def test_offsets_on_the_device_are_those_of_the_build(layout: Layout) -> None:
     y = np.zeros(layout.size, np.int32)

@@ -160,8 +160,14 @@ def _avg_oracle(
 
 
 def _norm_oracle(x: Array, *, norm_type: float, kernel_size: int, ceil_mode: bool) -> Array:
-    lists = _pool_lists(x, kernel_size, {"ceil_mode": ceil_mode})
-    return _pooled(x, lambda t, w: (_take(t, w) ** norm_type).sum(-1) ** (1 / norm_type), lists)
+    """PyTorch's: the mean power of the elements that lie on x, times a whole window's number."""
+    whole = kernel_size ** (x.ndim - 2)
+
+    def reduce(t: Array, places: list[list[int]]) -> Array:
+        powers = _take(t, places) ** norm_type
+        return np.asarray((powers.mean(-1) * whole) ** (1 / norm_type))
+
+    return _pooled(x, reduce, _pool_lists(x, kernel_size, {"ceil_mode": ceil_mode}))
 
 
 def _adaptive_lists(x: Array, sizes: Any) -> list[list[list[int]]]:
