@@ -324,6 +324,11 @@ class Fake:
         return 0, node
 
     def cuGraphKernelNodeSetAttribute(self, node: Any, name: Any, value: Any) -> Any:
+        from cuda.bindings import driver
+
+        # The package takes the attributes of nodes alone, not those of launches.
+        assert isinstance(value, driver.CUkernelNodeAttrValue)
+        assert isinstance(name, driver.CUkernelNodeAttrID)
         assert (name.name, value.cooperative) == ("CU_LAUNCH_ATTRIBUTE_COOPERATIVE", 1)
         self.cooperative.add(node)
         return (0,)

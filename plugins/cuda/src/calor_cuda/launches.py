@@ -140,9 +140,9 @@ class DriverGraph:
         driver, said = self._driver, node_of(self._driver, launch)
         node = self._made(driver.cuGraphAddKernelNode(graph, after, len(after), said))
         if launch[0] in together:
-            value = driver.CUlaunchAttributeValue()
+            value = driver.CUkernelNodeAttrValue()
             value.cooperative = 1
-            name = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+            name = driver.CUkernelNodeAttrID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
             self._made(driver.cuGraphKernelNodeSetAttribute(node, name, value))
         return said, node
 
