@@ -35,6 +35,7 @@ def by_units(monkeypatch):
     """Leave the plans by matrix instructions out, and return a choice among those by units."""
     monkeypatch.setattr(lowering, "plans_of", lambda *given: [])
     monkeypatch.setattr(lowering, "_WAITS", True)
+    monkeypatch.setattr(lowering, "_WIDE", True)
 
     def choose(wanted):
         def some(*given):

@@ -29,9 +29,11 @@ _BY_MATRICES: Final = ("atomics", "matrix", "together")
 _REAL: Final = (float16, bfloat16, float32)
 # Plans by units that are measured.
 _CANDIDATES: Final = 8
-# Whether units of several cubes may share samples. A gradient of GRU with 256 features of one
-# sample did not end on an H200, for a reason not known yet; such scans go by steps.
-_WAITS = False
+# Whether units read adjacent weights by whole accesses, and whether cubes may share samples. On an
+# H200 gradients whose units have four features and read so were wrong, and cubes that wait for each
+# other did not end; with single weights they are right and end. Until the reason is known, both are
+# left out, and scans that one cube does not hold go by steps.
+_WIDE = _WAITS = False
 # Cycles of a step as a list of launches, beside its products, and the share of a core's
 # multiply-adds, 128 a cycle, that these reach.
 _STEP, _REACHED = 9000, 0.6
@@ -98,7 +100,8 @@ def work_of(request: Request, cell: Cell, plan: Plan) -> Work:
     stacks = len(attributes["body"].outputs) - carries
     cubes = -(-features // plan.features)
     if isinstance(plan, UnitPlan):
-        plan = replace(plan, wide=_wide(inputs[cell.weight], cell, plan, request.info))
+        wide = _WIDE and _wide(inputs[cell.weight], cell, plan, request.info)
+        plan = replace(plan, wide=wide)
     written = request.outputs[carries : carries + stacks]
     sizes = [view.offset + view.size for view in inputs] + [one.size for one in request.outputs]
     said = {
