@@ -11,9 +11,6 @@ from models.base import Array
 from programs.ours import Ours
 from programs.setting import Setting
 
-# Steps after which a step has the plan that it keeps.
-_SETTLED = 2
-
 
 class Unfused(Ours):
     """A step of calor, planned as where no distribution brings a fuser."""
@@ -34,8 +31,6 @@ class Unfused(Ours):
         """Make the first step, which traces and compiles."""
         with without_fusers(self.device):
             made = super().first()
-            # Weights that stay are packed in a plan of the second call.
-            self.run(_SETTLED)
             self.wait()
         return made
 
