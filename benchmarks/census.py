@@ -88,9 +88,9 @@ def settings(options: argparse.Namespace) -> list[Any]:
     import models
     from programs.setting import DTYPES, MODES, Setting
 
-    names = list(models.NAMES) if options.models == ["all"] else options.models
+    names = [name for given in options.models for name in models.named(given)]
     modes = MODES if options.mode == ["all"] else options.mode
-    for given, known in ((modes, MODES), (options.dtype, DTYPES), (names, models.NAMES)):
+    for given, known in ((modes, MODES), (options.dtype, DTYPES)):
         for one in given:
             if one not in known:
                 raise SystemExit(f"no {one!r}; there are {', '.join(known)}")
@@ -178,6 +178,9 @@ def of_step(setting: Any, options: argparse.Namespace) -> dict[str, Any]:
     state = compared.fresh_state(setting) if options.compare else None
     with opened(options):
         step = Ours(setting, options.device, state)
+        if words := getattr(step.module, "layers_in_words", ""):
+            print(words, flush=True)
+            found["layers"] = words
         if state is not None:
             found |= compared.beside(step, state, options.compare, options.repeats, options.gate)
         if options.launches or not options.compare:

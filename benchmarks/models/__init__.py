@@ -1,4 +1,4 @@
-"""The models of the census, a module each, with a `MODEL`."""
+"""The models of the census: a module each with a `MODEL`, and those that a seed draws."""
 
 from __future__ import annotations
 
@@ -13,9 +13,29 @@ NAMES = (
 )
 
 
+DRAWN = "drawn-"
+
+
 def load(name: str) -> Model:
-    """Return a model; ValueError for a name that there is not."""
+    """Return a model by its name, or the one that is drawn for ``drawn-SEED``."""
+    seed = name.removeprefix(DRAWN)
+    if seed != name and seed.isdigit():
+        from models import drawn
+
+        return drawn.model(int(seed))
     if name not in NAMES:
-        raise ValueError(f"no model {name!r}; there are {', '.join(NAMES)}")
+        known = ", ".join(NAMES)
+        raise ValueError(f"no model {name!r}; there are {known}, and drawn-SEED")
     found: Model = importlib.import_module(f"models.{name}").MODEL
     return found
+
+
+def named(given: str) -> list[str]:
+    """Return the names that a command's one means: "all", a name, or "drawn-FIRST..LAST"."""
+    if given == "all":
+        return list(NAMES)
+    first, dots, last = given.removeprefix(DRAWN).partition("..")
+    if dots and given.startswith(DRAWN) and first.isdigit() and last.isdigit():
+        return [f"{DRAWN}{seed}" for seed in range(int(first), int(last) + 1)]
+    load(given)
+    return [given]

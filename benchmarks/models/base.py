@@ -51,6 +51,14 @@ class Library:
         """Return x with values added to its rows."""
         raise NotImplementedError
 
+    def largest(self, x: Any, axis: int, *, keepdims: bool = False) -> Any:
+        """Return the maximum along an axis."""
+        raise NotImplementedError
+
+    def normal(self, shape: Sequence[int]) -> Any:
+        """Draw standard normal numbers."""
+        raise NotImplementedError
+
     def optimizer(self, kind: str, parameters: Any, device: str) -> Any:
         """Return an optimizer with the census's learning rate: "sgd" (momentum 0.9) or "adamw"."""
         raise NotImplementedError
@@ -87,6 +95,14 @@ class Calor(Library):
     def added(self, x: Any, rows: Any, values: Any) -> Any:
         """Return the sum by a scatter."""
         return self.arrays.scatter_nd(x, rows[:, None], values, update="add")
+
+    def largest(self, x: Any, axis: int, *, keepdims: bool = False) -> Any:
+        """Return calor's maximum."""
+        return self.arrays.max(x, axis=axis, keepdims=keepdims)
+
+    def normal(self, shape: Sequence[int]) -> Any:
+        """Draw from calor's generator."""
+        return self.arrays.random.normal(tuple(shape))
 
     def optimizer(self, kind: str, parameters: Any, device: str) -> Any:
         """Return an optimizer of calor-train, whose state has the parameters' dtype as torch's."""
@@ -130,6 +146,14 @@ class Torch(Library):
     def added(self, x: Any, rows: Any, values: Any) -> Any:
         """Return the sum by torch's function."""
         return x.index_add(0, rows, values)
+
+    def largest(self, x: Any, axis: int, *, keepdims: bool = False) -> Any:
+        """Return torch's maximum, whose gradient is shared by equal ones as calor's is."""
+        return self.arrays.amax(x, dim=axis, keepdim=keepdims)
+
+    def normal(self, shape: Sequence[int]) -> Any:
+        """Draw from torch's generator."""
+        return self.arrays.randn(tuple(shape))
 
     def optimizer(self, kind: str, parameters: Any, device: str) -> Any:
         """Return torch's fastest form of an optimizer; one that CUDA graphs can hold on a GPU."""

@@ -72,6 +72,20 @@ def fresh_state(setting: Setting) -> dict[str, Array]:
     return state
 
 
+def reference(setting: Setting) -> tuple[Any, dict[str, Array]]:
+    """Return PyTorch's step, or without PyTorch the one on "numpy", and its weights."""
+    if importlib.util.find_spec("torch"):
+        state = fresh_state(setting)
+        return peer("torch-eager", setting, state, "cpu"), state
+    step = Ours(setting, "numpy")
+    # Reading the state computes it: a step afterwards must not change it.
+    state = {name: x.numpy().copy() for name, x in step.module.state_dict().items()}
+    if setting.mode == "decoding" and setting.model.begin is not None:
+        setting.model.begin(setting.size, state)
+        step = Ours(setting, "numpy", state)
+    return step, state
+
+
 def beside(
     ours: Ours,
     state: Mapping[str, Array],

@@ -1,8 +1,6 @@
 """The models of the census compute on a processor what torch does, or the reference without it."""
 
-import importlib.util
 import json
-from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +9,6 @@ import pytest
 
 import census
 import models
-from models.base import Array
 from programs import compared, launches
 from programs.ours import Ours
 from programs.setting import Setting
@@ -29,25 +26,11 @@ def rows() -> list[Any]:
     ]
 
 
-def reference(setting: Setting) -> tuple[Any, Mapping[str, Array]]:
-    """Return a step to compare with, and its weights."""
-    if importlib.util.find_spec("torch"):
-        state = compared.fresh_state(setting)
-        return compared.peer("torch-eager", setting, state, "cpu"), state
-    step = Ours(setting, "numpy")
-    # Reading the state computes it: a step afterwards must not change it.
-    state = {name: x.numpy().copy() for name, x in step.module.state_dict().items()}
-    if setting.mode == "decoding" and setting.model.begin is not None:
-        setting.model.begin(setting.size, state)
-        step = Ours(setting, "numpy", state)
-    return step, state
-
-
 @pytest.mark.filterwarnings("ignore:.*:UserWarning")
 @pytest.mark.parametrize(("name", "mode"), rows())
 def test_a_step_agrees_with_the_reference(name: str, mode: str) -> None:
     setting = Setting(name, mode, "float32", "tiny")
-    theirs, state = reference(setting)
+    theirs, state = compared.reference(setting)
     ours = Ours(setting, "cpu", state)
     if mode == "training":
         (a, first), (b, second) = ours.gradients(), theirs.gradients()
