@@ -9,6 +9,7 @@ from calor.specs import spec
 from calor_interpreter.device import ONE_UNIT, LanesDevice
 from calor_kernel.contract.work import Build, Input, Launch, Output, Scratch, Work
 from calor_kernel.planning.operand_cache import preparations
+from calor_kernel.planning.plan import copied
 from calor_kernel.runtime.backend import KernelBackend
 
 from .small_ops import FUNCTIONS, SIZE, Buffer, elementwise
@@ -81,6 +82,15 @@ def test_weights_written_in_place_are_packed_again(linear):
     assert [linear(w) for _ in range(3)] == [True, True, False]
     made = linear.executable([linear.x, linear.upload(WEIGHTS[1])], [None, w])
     assert made[1] is w
+    assert linear(w, expected=WEIGHTS[1])
+
+
+def test_weights_that_a_copy_overwrites_are_packed_again(linear):
+    """Programs with control flow copy their results to the targets."""
+    w = linear.upload(WEIGHTS[0])
+    assert [linear(w) for _ in range(3)] == [True, True, False]
+    (made,) = copied(linear.engine.pool.memory, [linear.upload(WEIGHTS[1])], [w])
+    assert made is w
     assert linear(w, expected=WEIGHTS[1])
 
 

@@ -510,6 +510,9 @@ def copied(memory: Memory, made: list[Any], into: Sequence[Any]) -> list[Any]:
         if target is not None:
             source = made[number]
             target.outcomes = ()
+            if target.stamp > 0:
+                # What was prepared from its contents is stale.
+                target.stamp = 0
             memory.copy(target.handle, 0, source.handle, 0, source.nbytes)
             made[number] = target
     return made
