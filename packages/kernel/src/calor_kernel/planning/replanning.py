@@ -17,11 +17,12 @@ from typing import Any, Final
 
 from calor.graph.graph import Graph
 from calor_kernel.contract.choices import hinted
+from calor_kernel.device.buffers import KernelBuffer
 from calor_kernel.planning.drafts import Planned
 from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.fast_path import short_way
 from calor_kernel.planning.operand_cache import Keeper
-from calor_kernel.planning.plan import Plan, Variant
+from calor_kernel.planning.plan import Plan, Variant, uploaded
 from calor_kernel.planning.planner import Planner
 from calor_kernel.planning.preparations import preparations
 from calor_kernel.planning.recording import Recording
@@ -81,6 +82,7 @@ class Resized(Plan):
     """
 
     template: Template
+    words: _Words
     patience: int
     sized_keeper: TemplateKeeper | None
     # What was kept at the last call, and the variant of this size that reads it.
@@ -97,8 +99,11 @@ class Resized(Plan):
         if isinstance(graph, Graph):
             self.graph = graph
         self._make = graph
+        flags = known_number(base.flags, numbers)
         if constants is not None:
-            self.set_constants(constants)
+            self.set_constants(constants, known_number(base.behind, numbers), flags)
+        elif flags > self.words.enough:
+            self.hold_constants(self.words.having(flags))
         self.output_bytes = tuple([known_number(n, numbers) for n in base.outputs])
         self._numbers = numbers
         self._symbols = symbols
@@ -157,6 +162,30 @@ class Resized(Plan):
         return known[1]
 
 
+class _Words:
+    """The constants and flags of a template's plans whose constants do not vary.
+
+    ``enough``: the flags that each plan has without asking; ``plan`` holds what plans share.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._buffer, self._flags = plan.constants, hinted(plan.flags)
+        self._lock = threading.Lock()
+        self.enough = self._flags
+
+    def having(self, flags: int) -> KernelBuffer | None:
+        """Return memory with so many zeroed flags; earlier plans keep theirs."""
+        with self._lock:
+            if flags > self._flags:
+                # A program whose sizes grow gets new memory rarely.
+                self._flags = 1 << (flags - 1).bit_length()
+                draft, align = self._plan.draft, self._plan.engine.device.info.align
+                place = hinted(draft.behind(align))
+                self._buffer = uploaded(self._plan.pool, draft.constants, place, self._flags)
+            return self._buffer
+
+
 def resized_by(template: Template) -> type[Resized]:
     """Return the class of a template's plans."""
     made = template.made.recorder
@@ -168,6 +197,7 @@ def resized_by(template: Template) -> type[Resized]:
     common = {
         **basis.__dict__,
         "template": template,
+        "words": _Words(basis),
         "patience": _PREPARING if prepares else _CALLS,
         "sized_keeper": keeper,
         "keeper": None,
