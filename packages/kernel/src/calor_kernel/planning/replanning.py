@@ -74,6 +74,10 @@ def planned_with_scans(engine: Engine, graph: Graph) -> tuple[Planner, Draft]:
     return planner, planner.draft(engine.coverings.of(graph))
 
 
+class _Unrecorded(Exception):
+    """A template has no recording for targets."""
+
+
 class Resized(Plan):
     """The executable of a graph whose structure a template knows.
 
@@ -130,9 +134,19 @@ class Resized(Plan):
         return plan_anew(self.engine, self.graph)
 
     def recording(self, targets: dict[int, int]) -> Recording:
-        """Return the recording of the template, or of the fresh plan."""
+        """Return the recording of the template; _Unrecorded if it has none for these targets."""
         found = self.template.record(targets, self._symbols)
-        return self.full.recording(targets) if found is None else found
+        if found is None:
+            raise _Unrecorded
+        return found
+
+    def _into(self, inputs: Sequence[Any], into: Sequence[Any], private: bool) -> list[Any]:
+        try:
+            return super()._into(inputs, into, private)
+        except _Unrecorded:
+            # The fresh plan has constants and flags of its own.
+            self.patience = -1
+            return self.full._into(inputs, into, private)
 
     @property
     def settled(self) -> Plan | None:
