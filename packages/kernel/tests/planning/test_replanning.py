@@ -1,5 +1,6 @@
 """Graphs of one structure at many sizes: equal to plans made anew, with no kernel of their own."""
 
+from dataclasses import replace
 from operator import is_
 
 import numpy as np
@@ -8,8 +9,13 @@ import pytest
 import calor
 from calor import nn
 from calor.backends.device import device_of
+from calor.dtypes import float32
+from calor.graph.attributes import HostArray
+from calor.ops.base import find
+from calor.specs import spec
 from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
-from calor_kernel.planning.replanning import Replanning
+from calor_kernel.planning.replanning import Replanning, Resized
+from calor_kernel.planning.template import Template
 from calor_kernel.runtime.backend import KernelBackend
 
 F = nn.functional
@@ -150,6 +156,64 @@ def test_what_was_tuned_is_planned_at_other_sizes(info, name, variant, monkeypat
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
     assert sum(work.variant == variant for work in taken) >= 2
     assert engine.replanning.used
+
+
+def late(array):
+    """Return an array that is a node of a trace, and no operand."""
+    return find("constant")(array=HostArray.of(np.asarray(array)), weak=False)
+
+
+# Ops whose cubes count how many of them are done, and the shapes of a template and of its plans.
+COUNTING = {
+    "best": (lambda x: calor.argmax(x, axis=1), [(2, 1100), (2, 1030), (3, 1040), (20, 1100)]),
+    "best beside constants": (
+        lambda x: calor.argmax(x, axis=1) * 2 + late(np.arange(x.shape[0])) * late([3]),
+        [(2, 1100), (2, 1030), (3, 1040), (20, 1100)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", COUNTING)
+def test_flags_are_zero_however_many_a_plan_of_a_template_has(name):
+    function, shapes = COUNTING[name]
+    backend = backend_of(replace(MANY_UNITS, cores=64))
+    engine = backend.engine(0)
+    for turn in range(2):
+        for number, shape in enumerate(shapes):
+            # What is left in idle memory: numbers that count cubes beyond all.
+            held = [backend.upload(0, np.full(64 << n, -1, np.int8)) for n in range(5)]
+            del held
+            x = np.random.default_rng([turn, number]).integers(-8, 9, shape).astype(np.float32)
+            graph = graph_of(function, [x])
+            assert not backend.claim(0, graph).reasons
+            (found,) = run(backend, graph, [x], calls=2)
+            with calor.device("numpy"):
+                wanted = np.asarray(function(calor.asarray(x)))
+            np.testing.assert_array_equal(found, wanted, err_msg=f"{shape}")
+    assert engine.replanning.used
+    flags = {one.template.base.flags for one in known_templates(engine)}
+    assert any(not isinstance(n, int) for n in flags), "no template has flags of any number"
+
+
+def test_what_a_template_has_no_recording_for_is_planned_anew(backend, monkeypatch):
+    function, arguments = CASES["ramp"]
+    engine = backend.engine(0)
+    engine.replanning = Replanning(engine)
+    for n in (5, 6, 7):
+        (x,) = arguments(n, n)
+        executable = backend.compile(0, graph_of(function, [x]))
+    assert isinstance(executable, Resized)
+    monkeypatch.setattr(Template, "record", lambda template, targets, symbols: None)
+    for _ in range(2):
+        given = backend.upload(0, x.copy())
+        (made,) = executable([given], [given])
+        assert made is given
+        found = backend.download(0, made, spec((7,), float32))
+        np.testing.assert_allclose(found, x * np.arange(7), rtol=1e-6)
+
+
+def known_templates(engine):
+    return [one for known in engine.replanning._structures.values() for one in known.templates]
 
 
 # How many kernels the second size may bring: a product's has tiles of another height.

@@ -17,6 +17,7 @@ from calor.dtypes import DType, int64
 from calor.interning import remember
 from calor.precision import rounds
 from calor.specs import Spec
+from calor_kernel.contract.choices import greatest
 from calor_kernel.contract.failures import Failure
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.ir.nodes import Kernel
@@ -345,7 +346,7 @@ def flags_of(works: Iterable[Work]) -> int:
     """Return the largest number of flag words that the launches of these works need."""
     launches = (launch for work in works for launch in work.launches)
     flags = (a for launch in launches for a in launch.arguments if isinstance(a, Flags))
-    return max((a.offset + a.count for a in flags), default=0)
+    return greatest(0, *(a.offset + a.count for a in flags))
 
 
 Lowering = Callable[[Request], Sequence[Work] | Refusal]

@@ -29,18 +29,10 @@ from calor_kernel.contract.work import Work, flags_of
 from calor_kernel.device.buffers import KernelBuffer
 from calor_kernel.device.guards import BEFORE, Above, Guard
 from calor_kernel.device.outcomes import Outcome, inherit, pending, verify
-from calor_kernel.device.pool import room_for
+from calor_kernel.device.pool import Pool, room_for
 from calor_kernel.device.protocol import Memory
 from calor_kernel.planning.engine import Engine
-from calor_kernel.planning.recording import (
-    APART,
-    SHARED,
-    Laid,
-    Recorder,
-    Recording,
-    Targets,
-    behind,
-)
+from calor_kernel.planning.recording import APART, SHARED, Laid, Recorder, Recording, Targets
 from calor_kernel.planning.scratch_rooms import arranged_tasks
 from calor_kernel.planning.values import Depends, Draft, HostBlock
 
@@ -200,7 +192,7 @@ class Plan:
         # The guard of each state, found by its first buffer.
         self.guards: WeakKeyDictionary[Any, Guard] = WeakKeyDictionary()
         self._nothing = engine.nothing.handle
-        self.set_constants(draft.constants)
+        self.set_constants(draft.constants, hinted(draft.behind(align)), hinted(self.flags))
 
     @cached_property
     def base(self) -> Variant:
@@ -226,18 +218,14 @@ class Plan:
         """The plan for later calls as well; None while it may still be replaced."""
         return self
 
-    def set_constants(self, constants: bytes) -> None:
-        """Upload the constants, followed by zeroed flags."""
-        if self.flags:
-            place = behind(constants, self.engine.device.info.align)
-            constants = constants.ljust(place + self.flags * uint32.itemsize, b"\0")
-        self.constants: KernelBuffer | None = None
-        self.constants_handle = self._nothing
-        if constants:
-            self.constants = self.pool.uncounted(len(constants))
-            self.constants_handle = self.constants.handle
-            array = np.frombuffer(constants, np.uint8)
-            self.pool.memory.copy_in(self.constants_handle, 0, array)
+    def set_constants(self, constants: bytes, place: int, flags: int) -> None:
+        """Upload the constants, and zeroed flags from a place on."""
+        self.hold_constants(uploaded(self.pool, constants, place, flags))
+
+    def hold_constants(self, buffer: KernelBuffer | None) -> None:
+        """Take the memory of the constants and flags; None if there are none."""
+        self.constants = buffer
+        self.constants_handle = self._nothing if buffer is None else buffer.handle
 
     def __call__(self, inputs: Sequence[Any], into: Sequence[Any] | None = None) -> list[Any]:
         """Run; OutOfMemoryError before anything is written, or the typed error of an op."""
@@ -496,6 +484,17 @@ class Plan:
         made.exceeds = self._exceeds(made.required)
         self._variants = [made, *self._variants[: _PATTERNS - 1]]
         return made
+
+
+def uploaded(pool: Pool, constants: bytes, place: int, flags: int) -> KernelBuffer | None:
+    """Return the memory of constants, with zeroed flags from a place on; None if it is empty."""
+    if flags:
+        constants = constants.ljust(place + flags * uint32.itemsize, b"\0")
+    if not constants:
+        return None
+    buffer = pool.uncounted(len(constants))
+    pool.memory.copy_in(buffer.handle, 0, np.frombuffer(constants, np.uint8))
+    return buffer
 
 
 def copied(memory: Memory, made: list[Any], into: Sequence[Any]) -> list[Any]:

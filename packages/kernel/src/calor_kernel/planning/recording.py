@@ -109,11 +109,6 @@ class Slots:
         return places | dict(enumerate(made, self.outputs))
 
 
-def behind(constants: bytes, align: int) -> int:
-    """Return the offset of a plan's flags, which follow its constants."""
-    return -(-len(constants) // align) * align
-
-
 class Recorder:
     """Records a draft with chosen candidates."""
 
@@ -345,7 +340,7 @@ class Recorder:
         if isinstance(argument, Guard):
             return Slot(self.slots.block, self.guard_place)
         if isinstance(argument, Flags):
-            start = behind(self.draft.constants, self.align)
+            start = self.draft.behind(self.align)
             return Slot(self.slots.constants, start + argument.offset * itemsize)
         assert isinstance(argument, Input | Output | Scratch)
         value = None

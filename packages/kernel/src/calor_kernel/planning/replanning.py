@@ -17,11 +17,12 @@ from typing import Any, Final
 
 from calor.graph.graph import Graph
 from calor_kernel.contract.choices import hinted
+from calor_kernel.device.buffers import KernelBuffer
 from calor_kernel.planning.drafts import Planned
 from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.fast_path import short_way
 from calor_kernel.planning.operand_cache import Keeper
-from calor_kernel.planning.plan import Plan, Variant
+from calor_kernel.planning.plan import Plan, Variant, uploaded
 from calor_kernel.planning.planner import Planner
 from calor_kernel.planning.preparations import preparations
 from calor_kernel.planning.recording import Recording
@@ -73,6 +74,10 @@ def planned_with_scans(engine: Engine, graph: Graph) -> tuple[Planner, Draft]:
     return planner, planner.draft(engine.coverings.of(graph))
 
 
+class _Unrecorded(Exception):
+    """A template has no recording for targets."""
+
+
 class Resized(Plan):
     """The executable of a graph whose structure a template knows.
 
@@ -81,6 +86,7 @@ class Resized(Plan):
     """
 
     template: Template
+    words: _Words
     patience: int
     sized_keeper: TemplateKeeper | None
     # What was kept at the last call, and the variant of this size that reads it.
@@ -97,8 +103,11 @@ class Resized(Plan):
         if isinstance(graph, Graph):
             self.graph = graph
         self._make = graph
+        flags = known_number(base.flags, numbers)
         if constants is not None:
-            self.set_constants(constants)
+            self.set_constants(constants, known_number(base.behind, numbers), flags)
+        elif flags > self.words.enough:
+            self.hold_constants(self.words.having(flags))
         self.output_bytes = tuple([known_number(n, numbers) for n in base.outputs])
         self._numbers = numbers
         self._symbols = symbols
@@ -125,9 +134,19 @@ class Resized(Plan):
         return plan_anew(self.engine, self.graph)
 
     def recording(self, targets: dict[int, int]) -> Recording:
-        """Return the recording of the template, or of the fresh plan."""
+        """Return the recording of the template; _Unrecorded if it has none for these targets."""
         found = self.template.record(targets, self._symbols)
-        return self.full.recording(targets) if found is None else found
+        if found is None:
+            raise _Unrecorded
+        return found
+
+    def _into(self, inputs: Sequence[Any], into: Sequence[Any], private: bool) -> list[Any]:
+        try:
+            return super()._into(inputs, into, private)
+        except _Unrecorded:
+            # The fresh plan has constants and flags of its own.
+            self.patience = -1
+            return self.full._into(inputs, into, private)
 
     @property
     def settled(self) -> Plan | None:
@@ -157,6 +176,30 @@ class Resized(Plan):
         return known[1]
 
 
+class _Words:
+    """The constants and flags of a template's plans whose constants do not vary.
+
+    ``enough``: the flags that each plan has without asking; ``plan`` holds what plans share.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._buffer, self._flags = plan.constants, hinted(plan.flags)
+        self._lock = threading.Lock()
+        self.enough = self._flags
+
+    def having(self, flags: int) -> KernelBuffer | None:
+        """Return memory with so many zeroed flags; earlier plans keep theirs."""
+        with self._lock:
+            if flags > self._flags:
+                # A program whose sizes grow gets new memory rarely.
+                self._flags = 1 << (flags - 1).bit_length()
+                draft, align = self._plan.draft, self._plan.engine.device.info.align
+                place = hinted(draft.behind(align))
+                self._buffer = uploaded(self._plan.pool, draft.constants, place, self._flags)
+            return self._buffer
+
+
 def resized_by(template: Template) -> type[Resized]:
     """Return the class of a template's plans."""
     made = template.made.recorder
@@ -168,6 +211,7 @@ def resized_by(template: Template) -> type[Resized]:
     common = {
         **basis.__dict__,
         "template": template,
+        "words": _Words(basis),
         "patience": _PREPARING if prepares else _CALLS,
         "sized_keeper": keeper,
         "keeper": None,

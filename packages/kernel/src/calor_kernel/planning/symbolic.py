@@ -73,7 +73,7 @@ class SizedPlanner(Planner):
         for number, piece in self._arrays.items():
             piece.number = self.places[number] = end
             end += self._aligned(piece.nbytes)
-        return made
+        return replace(made, end=end) if self._arrays else made
 
     def _source(self, node: Any, result: Spec) -> bool:
         if node.op.name == "iota" and is_size(result.size):

@@ -21,7 +21,7 @@ from calor.sizes import Function, Size, TooManyGuards, Trace, function_of
 from calor.specs import spec
 from calor.varying_sizes import Getter, Match, getter
 from calor_kernel.contract.choices import is_size
-from calor_kernel.contract.work import Build
+from calor_kernel.contract.work import Build, flags_of
 from calor_kernel.device.kernels import Kernels
 from calor_kernel.device.protocol import Form, Varying
 from calor_kernel.planning.engine import Engine
@@ -90,7 +90,8 @@ class OpenRecording:
 
     ``lists``: for each list its form, and its steps whose kernels depend on the numbers.
     ``outputs``: the bytes of the graph's results. ``patches``: the offset in the constants of each
-    varying one, with the number of the graph's constants before it.
+    varying one, with the number of the graph's constants before it. ``behind`` and ``flags``: the
+    offset behind the constants, and the number of flags there.
     """
 
     numbers: Function
@@ -100,6 +101,8 @@ class OpenRecording:
     arena: int | Varying
     outputs: tuple[int | Varying, ...]
     patches: tuple[tuple[int | Varying, int], ...]
+    behind: int | Varying
+    flags: int | Varying
 
     def compute(self, symbols: Sequence[int]) -> tuple[int, ...] | None:
         """Return the numbers, None if a guard fails."""
@@ -137,9 +140,11 @@ def open_recording(
     arena = numbers.place(laid.arena)
     outputs = tuple(numbers.place(p.nbytes) for p in recorder.draft.outputs)
     patches = tuple((numbers.place(place), k) for place, k in made.patches)
+    flags = [recorder.draft.behind(recorder.align), flags_of(recorder.works)]
+    flags = [numbers.place(number) for number in flags]
     function = function_of(made.trace, list(numbers.texts), numbers.atoms)
     return OpenRecording(
-        function, tuple(lists), laid.launches, laid.stopped, arena, outputs, patches
+        function, tuple(lists), laid.launches, laid.stopped, arena, outputs, patches, *flags
     )
 
 

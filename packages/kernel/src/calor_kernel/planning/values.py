@@ -95,7 +95,8 @@ class Draft:
 
     ``constants``: the bytes of all constants. ``hosts``: for each host number of the graph, its
     input, spec and place in the block of host numbers. ``outputs``: the made pieces that are the
-    graph's results, each whole.
+    graph's results, each whole. ``end``: where the constants end whose bytes are known later; None
+    if there are no such constants.
     """
 
     graph: Graph
@@ -104,6 +105,13 @@ class Draft:
     constants: bytes
     hosts: list[tuple[int, Spec, int]]
     host_bytes: int
+    end: Any = None
+
+    def behind(self, align: int) -> Any:
+        """Return the byte offset of a plan's flags, which follow all constants."""
+        if self.end is not None:
+            return self.end
+        return -(-len(self.constants) // align) * align
 
     def status(self, works: Sequence[Work], align: int) -> dict[int, int]:
         """Return the byte offset of each fallible task's status word, behind the host numbers."""

@@ -146,6 +146,8 @@ SIZES: list[Sized] = [
     Sized("any", "", GRIDS, _last_alone, lambda x: calor.any(x, axis=1),
           lambda x: (x != 0).any(1)),
     Sized("argmax", "", GRIDS, _ROWS, lambda x: calor.argmax(x, axis=1), lambda x: x.argmax(1)),
+    Sized("argmax", "rows", TILES, _whole(("n", 1100)), lambda x: calor.argmax(x, axis=1),
+          lambda x: x.argmax(1)),
     Sized("argmax", "end", GRIDS, _last_alone, lambda x: calor.argmax(x, axis=1),
           lambda x: x.argmax(1)),
     Sized("cumsum", "", GRIDS, _X, _op("cumsum", axis=0, reverse=False), np.cumsum),
