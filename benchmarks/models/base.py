@@ -32,7 +32,10 @@ class Library:
     arrays: Any
 
     def attention(self, q: Any, k: Any, v: Any, *, causal: bool = False, mask: Any = None) -> Any:
-        """Return softmax(q · kᵀ / √d) · v; ``mask`` is True where a query attends to a key."""
+        """Return softmax(q · kᵀ / √d) · v.
+
+        ``mask`` is True where a query attends to a key, or has numbers to add to the scores.
+        """
         raise NotImplementedError
 
     def written(self, cache: Any, update: Any, place: Any) -> Any:
@@ -77,7 +80,9 @@ class Calor(Library):
 
     def attention(self, q: Any, k: Any, v: Any, *, causal: bool = False, mask: Any = None) -> Any:
         """Return calor's attention."""
-        return self.functional.scaled_dot_product_attention(q, k, v, causal=causal, mask=mask)
+        added = mask is not None and mask.dtype != self.arrays.bool
+        how = {"bias": mask} if added else {"mask": mask}
+        return self.functional.scaled_dot_product_attention(q, k, v, causal=causal, **how)
 
     def written(self, cache: Any, update: Any, place: Any) -> Any:
         """Return a buffer with the part that starts at the numbers ``place``."""

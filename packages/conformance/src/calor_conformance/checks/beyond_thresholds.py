@@ -27,6 +27,8 @@ from .memory import in_use, limited
 SIZES = (1500, 4099, 20_000, (1 << 18) + 3)
 # Rows, and sides of weights; of the largest a device may keep another form.
 _WEIGHTS = ((1, 64), (33, 160), (200, 200), (33, 1024))
+# The steps of a loop, the rows of a step, and the side of a weight.
+_LOOPS = ((16, 3, 8), (3, 3, 64), (16, 33, 160))
 transfers = Contracts("transfers")
 state = Contracts("state")
 memory = Contracts("memory")
@@ -280,6 +282,44 @@ def kept_weights_change(place: Place) -> None:
             else:
                 held.tensors[0] += calor.asarray(one)
                 w = w + one
+
+
+@history(
+    "weights that a program with a loop changes in place are read anew by its next call",
+    tier="compiled",
+)
+def weights_of_loops_change(place: Place) -> None:
+    dtype = plain_type()
+    for steps, rows, side in _LOOPS:
+        x = (_ramp(steps * rows * side, dtype) % 3).reshape(steps, rows, side)
+        w = (_ramp(side * side, dtype, 1) % 3).reshape(side, side)
+        one = calor.asarray(np.ones_like(w))
+
+        @calor.jit
+        def step(weights: _Weights, x: Any, one: Any = one) -> Any:
+            (w,) = weights.tensors
+
+            def body(carry: Any, row: Any) -> Any:
+                made = calor.clip((row + carry) @ w.mT, -1, 1)
+                return made, made
+
+            _, made = calor.scan(body, x[0], x)
+            beside = made[-1] @ w.mT
+            weights.tensors[0] -= one
+            return made, beside
+
+        held = _Weights(calor.asarray(w))
+        for turn in range(8):
+            looped, alone = (t.numpy() for t in step(held, calor.asarray(x)))
+            if dtype.itemsize >= 4:
+                what = f"of {side} by {side} at call {turn + 1}"
+                last, turned = x[0], w.T.astype(np.float64)
+                for now, got in zip(x, looped, strict=True):
+                    last = np.clip((now + last) @ turned, -1, 1).astype(x.dtype)
+                    _same(got, last, f"products in a loop {what}")
+                behind = (last @ turned).astype(x.dtype)
+                _same(alone, behind, f"a product behind a loop {what}")
+            w = w - np.ones_like(w)
 
 
 @history(

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from calor.dtypes import float32
 from calor_cuda.kernels.matmul.summed_parts import AHEAD, WIDE, Summed
-from calor_cuda.kernels.matmul.warpgroup_tma_launch import tma_launch
+from calor_cuda.kernels.matmul.warpgroup_tma_launch import lines_of_result, tma_launch
 from calor_cuda.kernels.matmul.warpgroup_tma_plan import TmaPlan
 from calor_cuda.kernels.warpgroup import LINE
 from calor_kernel.contract.choices import is_size
@@ -77,6 +77,8 @@ def summed_launch(
 
     ``sums``: the memory of the parts' sums, of as many bytes as :func:`room_of` tells.
     """
+    if not lines_of_result(product, plan.transposed):
+        plan = replace(plan, by_units=True)
     # The launch takes the last block of scratch memory for the sums.
     task = Task(product, places, info, scratch=(0,) * (sums.number + 1))
     return summed_task(task, plan, of, target)
