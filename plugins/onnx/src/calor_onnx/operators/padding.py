@@ -65,7 +65,8 @@ def padded(x: Any, widths: list[int], axes: list[int], value: Any, mode: str) ->
             bounded((size + sum(pair),), 8, "Pad")
             if isinstance(size, Size) and max(pair) <= _reach(mode, size):
                 # The sizes of a graph of many sizes are no numbers that NumPy knows.
-                x = calor.pad(x, [pair if a == axis else (0, 0) for a in range(x.ndim)], mode=mode)
+                around = [pair if a == axis else (0, 0) for a in range(x.ndim)]
+                x = calor.pad(x, around, mode=_MODES[mode])
                 continue
             places = np.pad(np.arange(int(size)), pair, mode=_MODES[mode])
             x = calor.take(x, calor.asarray(places, device=x.device), axis=axis)
