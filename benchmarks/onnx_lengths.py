@@ -2,10 +2,11 @@
 
     python benchmarks/onnx_lengths.py MODEL.onnx --vary T=20:80 --set N=1 --threads 1 --json FILE
 
-Each runtime runs in a process of its own: the model is loaded, runs once at a size of its own, then
-at all sizes in a random order, and at all of them again. Names of axes are those that the model
-declares; an axis without a name is given as INPUT:NUMBER. Integers are drawn below ``--below``; an
-input that is the number of elements of another is given as INPUT=T.
+Each runtime runs in processes of its own, by turns: the model is loaded, runs once at a size of its
+own, then at all sizes in a random order, and at all of them again. Figures are medians over the
+processes. Names of axes are those that the model declares; an axis without a name is given as
+INPUT:NUMBER. Integers are drawn below ``--below``; an input that is the number of elements of
+another is given as INPUT=T.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from statistics import median
 from time import perf_counter, process_time
 from typing import Any
 
@@ -105,19 +107,25 @@ def main() -> int:
     parser.add_argument("--below", type=int, default=100)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--repeats", type=int, default=3, help="processes of each runtime")
     parser.add_argument("--side", choices=SIDES)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     if options.side:
         print(json.dumps(one_side(options)))
         return 0
-    found = {}
-    for side in SIDES:
-        command = [sys.executable, *sys.argv, "--side", side]
-        # The first process fills the stores of kernels and plans.
-        for _ in range(2):
+    runs: dict[str, list[dict[str, float]]] = {side: [] for side in SIDES}
+    for turn in range(1 + options.repeats):
+        for side in SIDES:
+            command = [sys.executable, *sys.argv, "--side", side]
             text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        found[side] = json.loads(text.splitlines()[-1])
+            # The first process fills the stores of kernels and plans.
+            if turn:
+                runs[side].append(json.loads(text.splitlines()[-1]))
+    found = {
+        side: {key: median(run[key] for run in made) for key in made[0]}
+        for side, made in runs.items()
+    }
     print(f"{'':30}{'calor':>12}{'ONNX Runtime':>16}{'ratio':>8}")
     for key, ours in found["calor"].items():
         theirs = found["ONNX Runtime"][key]

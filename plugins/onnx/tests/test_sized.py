@@ -85,6 +85,22 @@ GRAPHS = {
         scales = Constant <value = float[2] {2.0, 1.0}> ()
         y = Resize <mode = "linear"> (x, empty, scales)
     }""", False),
+    "reflected": ("""f (float[N,M] x) => (float[A,B] y) {
+        pads = Constant <value = int64[4] {1, 0, 1, 1}> ()
+        y = Pad <mode = "reflect"> (x, pads)
+    }""", True),
+    "edges": ("""f (float[N,M] x) => (float[A,B] y) {
+        pads = Constant <value = int64[4] {7, 0, 1, 4}> ()
+        y = Pad <mode = "edge"> (x, pads)
+    }""", True),
+    "counted axes": ("""f (float[N,M] x) => (float[N,M] y) {
+        s = Shape (x)
+        k = Size (s)
+        t = Shape (s)
+        both = Mul (k, t)
+        f = Cast <to = 1> (both)
+        y = Mul (x, f)
+    }""", True),
     "split": ("""f (float[N,M] x) => (float[A,B] y) {
         a, b = Split <axis = 1> (x)
         y = Concat <axis = 0> (b, a)

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 import calor
+from calor.backends.device import device_of
 from calor.dtypes import float32
 from calor.specs import spec
 from calor_interpreter.device import ONE_UNIT, LanesDevice
 from calor_kernel.contract.work import Build, Input, Launch, Output, Scratch, Work
 from calor_kernel.planning.operand_cache import preparations
-from calor_kernel.planning.plan import copied
+from calor_kernel.planning.plan import Plan, copied
 from calor_kernel.runtime.backend import KernelBackend
 
 from .small_ops import FUNCTIONS, SIZE, Buffer, elementwise
@@ -127,6 +128,30 @@ def test_what_is_kept_goes_where_memory_is_short(linear):
     needed = linear.engine.pool.in_use + linear.executable.required_bytes
     linear.backend.set_memory_limit(0, needed)
     assert all(linear(w) for _ in range(5))
+
+
+def test_weights_of_a_function_of_many_sizes_are_packed_at_its_first_new_size(monkeypatch):
+    monkeypatch.delenv("CALOR_KEEP", raising=False)
+    packed = []
+    prepare = Plan.prepare
+    monkeypatch.setattr(Plan, "prepare", lambda *given: (packed.append(1), prepare(*given)))
+    device = device_of(KernelBackend("kept", lambda index: LanesDevice(ONE_UNIT, checks=False)), 0)
+    w = calor.asarray(WEIGHTS[0], device=device)
+    function = calor.jit(lambda x: x @ w.T, dynamic=True)
+    # The pool returns what is idle while that is most of its memory, and what is kept with it.
+    others = calor.asarray(np.zeros(1 << 20, np.uint8), device=device)
+
+    def packs(rows):
+        packed.clear()
+        x = np.random.default_rng(rows).random((rows, DEPTH), np.float32)
+        found = function(calor.asarray(x, device=device)).numpy()
+        np.testing.assert_allclose(found, x @ w.numpy().T, rtol=1e-5)
+        return len(packed)
+
+    assert [packs(rows) for rows in (340, 350, 360, 350)] == [0, 1, 0, 0]
+    w[:] = calor.asarray(WEIGHTS[1], device=device)
+    assert sum(packs(rows) for rows in (370, 350, 380, 390, 400)) == 1
+    del others
 
 
 def test_it_can_be_switched_off(monkeypatch):

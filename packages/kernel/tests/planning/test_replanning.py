@@ -20,6 +20,7 @@ from calor_kernel.runtime.backend import KernelBackend
 
 F = nn.functional
 W = np.random.default_rng(1).standard_normal((24, 40), np.float32)
+ROWS = np.random.default_rng(3).standard_normal((16, 16, 4), np.float32)
 KERNEL = np.random.default_rng(2).standard_normal((6, 3, 3, 3), np.float32)
 
 
@@ -51,6 +52,10 @@ CASES = {
     "convolution": (
         lambda x, w: F.max_pool2d(F.conv2d(x, w, padding=1), 2),
         lambda n, m: [floats(n, 3, m + 2, 6), KERNEL],
+    ),
+    "rows of few pixels": (
+        lambda x, w: F.conv1d(F.conv1d(x, w[:, :, :3], padding=1), w, stride=4),
+        lambda n, m: [floats(n + m, 16, 4), ROWS],
     ),
     "attention": (
         lambda x: F.scaled_dot_product_attention(x, x, x),

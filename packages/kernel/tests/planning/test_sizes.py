@@ -7,7 +7,7 @@ import pytest
 
 from calor.sizes import Size, Trace
 from calor.varying_sizes import getter
-from calor_kernel.contract.choices import choice, exceeds, greatest, hinted, least
+from calor_kernel.contract.choices import choice, exceeds, greatest, hinted, least, nearby
 from calor_kernel.contract.work import Build
 from calor_kernel.language import FastDivmod
 from calor_kernel.planning.template import Numbers, Opened, function_of
@@ -166,6 +166,20 @@ def test_without_habits_it_is_asked_exactly():
     assert [a0 for a0 in range(2, 400) if eval(condition)] == list(range(51, 400))
     assert exceeds(51, 50)
     assert not exceeds(50, 50)
+
+
+@pytest.mark.parametrize("hint", [2, 5, 40])
+def test_a_number_near_a_size_is_its_hint_for_sizes_like_it(hint):
+    trace = Trace([hint], {})
+    assert nearby(trace.symbols[0]) == hint
+    held = [n for n in range(2, 300) if all(eval(guard, {}, {"a0": n}) for guard in trace.guards)]
+    assert held == [n for n in range(2, 300) if hint <= 4 * n and n <= 4 * hint]
+
+
+def test_where_choices_depend_on_sizes_alone_no_number_is_near_one():
+    (n,) = Trace([5]).symbols
+    assert nearby(n) is n
+    assert nearby(7) == 7
 
 
 class _Loading:

@@ -234,6 +234,11 @@ _QUESTIONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
 }
 
 
+# Operators that read the axes of their operand alone, which are never symbolic.
+_OF_SHAPES: Final[dict[str, Callable[..., Any]]] = {
+    "Shape": lambda x, start=0, end=None: x.shape[start:end],
+    "Size": lambda x: x.size,
+}
 # Operators whose operands on the host may be symbolic, since they read them as integers.
 TAKES: Final = frozenset(
     {"ConstantOfShape", "Expand", "Identity", "Range", "Reshape", "Slice", "Split", "Tile"}
@@ -262,6 +267,8 @@ def computed(name: str, version: int, inputs: Sequence[Any], attributes: dict[st
     if name == "Cast":
         to = _CASTS.get(attributes.get("to", 0)) if isinstance(attributes.get("to"), int) else None
         return None if to is None else _made(_items(inputs[0]), to)
+    if name in _OF_SHAPES:
+        return np.array(_OF_SHAPES[name](*inputs, **attributes), np.int64)
     if name in _QUESTIONS:
         answers = _elementwise(lambda a, b: bool(_QUESTIONS[name](a, b)))(version, *inputs)
         return answers.astype(np.bool_)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
 from calor.graph.graph import Graph
@@ -32,7 +32,9 @@ class SizedGraph(Protocol):
 class PlansSizes:
     """The part of a backend for graphs with symbolic sizes."""
 
-    def sized(self, index: int, graph: Graph, known: Graph, trace: Trace) -> SizedGraph | None:
+    def sized(
+        self, index: int, graph: Graph, known: Graph, trace: Trace, lasting: Collection[int]
+    ) -> SizedGraph | None:
         """Return what finds the executable of a graph at many sizes; None if the device cannot.
 
         A device without such plans compiles the graph of each size.
@@ -47,6 +49,9 @@ class PlansSizes:
             The same graph for the hints of the sizes.
         trace : Trace
             The trace of the sizes, of which further questions may be asked now.
+        lasting : collection of int
+            The inputs that calls of all sizes are expected to give unchanged, as weights are. They
+            may still change.
 
         Returns
         -------

@@ -227,7 +227,9 @@ class Families:
             self._check(made, trace, len(match.values))
             graph = OpenGraph(made.graph, trace)
             known_graph = graph.hinted()
-            direct = device.backend.sized(device.index, made.graph, known_graph, trace)
+            # What the function reads beside its arguments, which are weights for the most part.
+            lasting = made.graph.inputs[len(made.graph.inputs) - len(made.sources) :]
+            direct = device.backend.sized(device.index, made.graph, known_graph, trace, lasting)
         except _UNFIT as error:
             self.reason = f"traced at each size: {str(error).partition(chr(10))[0]}"
             return None

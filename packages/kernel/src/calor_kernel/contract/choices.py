@@ -161,6 +161,24 @@ def exceeds(size: int, bound: int) -> bool:
 hinted = hint_of
 
 
+def nearby(size: int) -> int:
+    """Return a number like a size, for a choice that is correct at any size.
+
+    It is the hint, guarded loosely: sizes of a template keep to the choice until they differ by a
+    factor. Where choices depend on the sizes alone, it is the size itself. The size is not
+    negative.
+
+    >>> nearby(7)
+    7
+    """
+    if not is_size(size) or trace_of(size).habits is None:
+        return size
+    number = hint_of(size)
+    # The comparisons become guards, which the hint meets.
+    near = _FAR * size >= number and size <= _FAR * number
+    return number if near else size
+
+
 def spec_of(shape: tuple[int, ...], dtype: DType) -> Spec:
     """Return the spec of a shape; it is interned unless the shape is symbolic."""
     return Spec(shape, dtype, False) if any(map(is_size, shape)) else spec(shape, dtype)

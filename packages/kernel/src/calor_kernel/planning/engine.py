@@ -68,6 +68,7 @@ class Replanner(Protocol):
         graph: Callable[[], Graph],
         samples: Sequence[tuple[int, ...]],
         loose: Collection[int],
+        lasting: Collection[int],
     ) -> Executable | None:
         """Return the executable from a new template; ``samples``: numbers at other sizes."""
 

@@ -55,6 +55,7 @@ class Keeper:
     def __init__(self, plan: Plan, watched: Sequence[int]) -> None:
         self.plan = plan
         self.watched = tuple(watched)
+        # The stamps at the last look, 0 before the first.
         self._last = [0] * len(watched)
         # The number of calls since each watched input changed.
         self._same = [0] * len(watched)
@@ -81,6 +82,14 @@ class Keeper:
                         found = True
                         watched.update((p.number, None) for p in pieces if p.kind == "input")
         return Keeper(plan, sorted(watched)) if found else None
+
+    def expect(self, lasting: Collection[int]) -> None:
+        """Plan for inputs that are expected to stay the same, which the first call then keeps."""
+        self._same = [int(i in lasting) for i in self.watched]
+        self._calls = self._patience
+        key = frozenset(i for i in self.watched if i in lasting)
+        if key or not self.watched:
+            remember(self._kept, key, self._plan(key))
 
     def variant(self, inputs: Sequence[Any]) -> Variant:
         """Return the variant for these inputs."""
@@ -109,6 +118,8 @@ class Keeper:
 
     def drop(self) -> None:
         """Free the cache; it is rebuilt once it has been missed for long enough."""
+        if self.state is None:
+            return
         self.state = None
         self._same = [0] * len(self.watched)
         self._calls = 0
@@ -121,7 +132,7 @@ class Keeper:
             self.state = None
         stamps = [stamped(inputs[i]) for i in self.watched]
         self._same = [
-            n + 1 if new == old != OPEN else 0
+            n + 1 if new == old != OPEN else n if not old and new != OPEN else 0
             for n, new, old in zip(self._same, stamps, self._last, strict=True)
         ]
         self._last = stamps

@@ -200,13 +200,15 @@ class _Words:
             return self._buffer
 
 
-def resized_by(template: Template) -> type[Resized]:
-    """Return the class of a template's plans."""
+def resized_by(template: Template, lasting: Collection[int] = ()) -> type[Resized]:
+    """Return the class of a template's plans; ``lasting``: the inputs that seem to stay."""
     made = template.made.recorder
     basis = object.__new__(Plan)
     basis.begin(template.engine, made.draft, template.graph, made.works)
     basis.output_bytes = [hinted(p.nbytes) for p in made.draft.outputs]
     keeper = TemplateKeeper.of_template(basis, template)
+    if keeper is not None:
+        keeper.expect(lasting)
     prepares = keeper is None and any(map(preparations, made.works))
     common = {
         **basis.__dict__,
@@ -289,10 +291,12 @@ class Replanning:
         graph: Callable[[], Graph],
         samples: Sequence[tuple[int, ...]],
         loose: Collection[int],
+        lasting: Collection[int],
     ) -> Plan | None:
         """Return the executable from a new template; None if there can be none.
 
-        ``samples``: the numbers of the structure at other sizes; ``loose``: the bits that differ.
+        ``samples``: the numbers of the structure at other sizes; ``loose``: the bits that differ;
+        ``lasting``: the inputs that are expected to stay the same.
         """
         if not samples:
             return None
@@ -305,7 +309,7 @@ class Replanning:
                 known.differ(numbers, structure.numbers)
             known.loose.update(loose)
             known.seen = [*samples]
-            self._learn(known, graph(), structure)
+            self._learn(known, graph(), structure, lasting)
             while len(self._structures) > _STRUCTURES:
                 self._structures.popitem(last=False)
         return self.resized(structure, graph)
@@ -366,7 +370,9 @@ class Replanning:
             return lambda graph: kind(None if same else graph, *given)
         return None
 
-    def _learn(self, known: _Known, graph: Graph, structure: Structure) -> None:
+    def _learn(
+        self, known: _Known, graph: Graph, structure: Structure, lasting: Collection[int] = ()
+    ) -> None:
         """Make a template for sizes that no other fits, if possible."""
         if self.engine.tuner.mode in ("on", "dry"):
             return
@@ -387,4 +393,5 @@ class Replanning:
         )
         if template is not None:
             self.made += 1
-            known.templates = [resized_by(template), *known.templates[: _TEMPLATES - 1]]
+            made = resized_by(template, lasting)
+            known.templates = [made, *known.templates[: _TEMPLATES - 1]]

@@ -7,7 +7,7 @@ that form are one generated function of the sizes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -34,10 +34,14 @@ class SizedPlans:
     """The plans of one graph; Unfit if there can be none.
 
     ``known`` is the graph for the hints of the trace, which decides what the device takes.
+    ``lasting``: the inputs that are expected to stay the same, as weights do.
     """
 
-    def __init__(self, engine: Engine, graph: Graph, known: Graph, trace: Trace) -> None:
+    def __init__(
+        self, engine: Engine, graph: Graph, known: Graph, trace: Trace, lasting: Collection[int]
+    ) -> None:
         self.engine = engine
+        self.lasting = lasting
         graph, known = plain(graph), plain(known)
         while reasons := frozenset(refusals(engine, known)):
             smaller = decompose(known, reasons)
@@ -83,18 +87,28 @@ class SizedPlans:
         found = replanning.resized(structure, make)
         if found is None:
             places = [k for k, _ in self._loose]
-            found = replanning.learned(structure, make, self._samples(symbols), places)
+            samples = self._samples(symbols)
+            found = replanning.learned(structure, make, samples, places, self.lasting)
         return found
 
     def _samples(self, symbols: Sequence[int]) -> list[tuple[int, ...]]:
         """Return the numbers of the form at some other sizes, which show how they depend on these.
 
         Each size goes its own way, near and far, so that none looks like another one, like a
-        multiple of it or like a constant.
+        multiple of it or like a constant. Where no such sizes fit, as one of them must be what it
+        is, the others change alone.
         """
+        every = range(len(symbols))
+        return self._at(symbols, every) or [one for k in every for one in self._at(symbols, [k])]
+
+    def _at(self, symbols: Sequence[int], changed: Collection[int]) -> list[tuple[int, ...]]:
+        """Return the numbers of the form at sizes of which some are changed, where guards hold."""
         found: list[tuple[int, ...]] = []
         for turn in range(len(_STEPS)):
-            other = [n + k + _STEPS[(turn + 3 * k) % len(_STEPS)] for k, n in enumerate(symbols)]
+            other = [
+                n + k + _STEPS[(turn + 3 * k) % len(_STEPS)] if k in changed else n
+                for k, n in enumerate(symbols)
+            ]
             try:
                 numbers = self._numbers(*other)
             except (ArithmeticError, ValueError):
@@ -109,10 +123,12 @@ class SizedPlans:
         return self._open.at(numbers)
 
 
-def sized_plans(engine: Engine, graph: Graph, known: Graph, trace: Trace) -> SizedPlans | None:
+def sized_plans(
+    engine: Engine, graph: Graph, known: Graph, trace: Trace, lasting: Collection[int]
+) -> SizedPlans | None:
     """Return the plans of a graph with symbolic sizes, None if there can be none."""
     try:
-        return SizedPlans(engine, graph, known, trace)
+        return SizedPlans(engine, graph, known, trace, lasting)
     except (
         Unfit, TooManyGuards, CalorError, ArithmeticError, AssertionError, AttributeError,
         LookupError, TypeError, ValueError,

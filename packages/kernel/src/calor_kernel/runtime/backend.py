@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import lru_cache
 from types import MappingProxyType
@@ -227,9 +227,11 @@ class KernelBackend(Backend):
         taken = tuple(i for i in range(len(graph.nodes)) if i not in reasons)
         return Claim((taken,) if taken else (), reasons)
 
-    def sized(self, index: int, graph: Graph, known: Graph, trace: Trace) -> SizedPlans | None:
+    def sized(
+        self, index: int, graph: Graph, known: Graph, trace: Trace, lasting: Collection[int]
+    ) -> SizedPlans | None:
         """Return what finds the plans of a graph with symbolic sizes among the templates."""
-        return sized_plans(self.engine(index), graph, known, trace)
+        return sized_plans(self.engine(index), graph, known, trace, lasting)
 
     def compile(self, index: int, graph: Graph) -> Executable:
         """Plan a graph, compile its kernels and record its launches."""

@@ -19,6 +19,21 @@ def test_a_tile_holds_for_other_numbers_of_images(images):
     assert not [condition for condition in trace.guards if "==" in condition]
 
 
+@pytest.mark.parametrize("registers", [16, 32])
+def test_numbers_of_images_share_tiles_that_fit_them(registers):
+    info = replace(ONE_UNIT, native={"vector_registers": registers})
+    for hint in (2, 3, 7, 22, 40, 80):
+        trace = Trace([hint], {})
+        (many,) = trace.symbols
+        tile = narrow_tile(2, 128, 3, many, 16, info)
+        shift(64, many, 9, 1, float32, info)
+        holds = function_of(trace, [], ())
+        served = [n for n in range(2, 400) if holds(n) is not None]
+        # A tile reads as many images as it has rows.
+        assert served[0] >= tile.rows
+        assert {hint, hint + hint // 2, 2 * hint, 3 * hint} <= {*served}
+
+
 def test_a_tile_holds_for_other_widths():
     trace = Trace([37])
     (wide,) = trace.symbols

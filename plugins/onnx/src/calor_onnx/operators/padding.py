@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 import numpy as np
 
 import calor
+from calor.sizes import Size
 from calor_onnx.call import Call
 from calor_onnx.errors import ModelError
 from calor_onnx.limits import bounded
@@ -59,10 +61,21 @@ def padded(x: Any, widths: list[int], axes: list[int], value: Any, mode: str) ->
         return calor.pad(x, ends, value=fill if isinstance(fill, float | int) else fill.reshape(()))
     for axis, pair in enumerate(ends):
         if any(pair):
-            bounded((x.shape[axis] + sum(pair),), 8, "Pad")
-            places = np.pad(np.arange(x.shape[axis]), pair, mode=_MODES[mode])
+            size = x.shape[axis]
+            bounded((size + sum(pair),), 8, "Pad")
+            if isinstance(size, Size) and max(pair) <= _reach(mode, size):
+                # The sizes of a graph of many sizes are no numbers that NumPy knows.
+                around = [pair if a == axis else (0, 0) for a in range(x.ndim)]
+                x = calor.pad(x, around, mode=_MODES[mode])
+                continue
+            places = np.pad(np.arange(int(size)), pair, mode=_MODES[mode])
             x = calor.take(x, calor.asarray(places, device=x.device), axis=axis)
     return x
+
+
+def _reach(mode: str, size: Any) -> Any:
+    """Return how many elements may be added at an end before a mode repeats what it added."""
+    return {"reflect": size - 1, "wrap": size, "edge": inf}[mode]
 
 
 @operator("CenterCropPad", since=18, host=[1], moves=True)

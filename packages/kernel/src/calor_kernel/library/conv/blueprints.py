@@ -12,7 +12,7 @@ from math import lcm
 
 from calor.dtypes import DType
 from calor.errors import CompileError
-from calor_kernel.contract.choices import greatest, hinted, is_size, least
+from calor_kernel.contract.choices import greatest, hinted, is_size, least, nearby
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.library.matmul.blueprints import HEIGHTS, TILES
 
@@ -87,11 +87,12 @@ def shift(
 def _panels(rows: int, count: int, many: int) -> tuple[Tile, Tile, int, int]:
     """Return both kinds of tiles, and how many panels of each cover ``count`` vectors."""
     narrow = _NARROW[many]
-    if hinted(count) <= max(narrow) and count <= max(narrow):
+    number = nearby(count)
+    if hinted(number) <= max(narrow) and number <= max(narrow):
         for known, (height, vectors) in narrow.items():
-            if count == known:
+            if number == known:
                 tile = (min(height, rows), vectors)
-                return tile, tile, 1, 0
+                return tile, tile, -(-count // vectors), 0
     # Rows beyond the last channel are wasted, and each tile has costs beside its products.
     fit = [t for t in _TILES[many] if t[0] <= rows] or [_TILES[many][-1]]
     tile = min(fit, key=lambda t: (-(-rows // t[0]) * (t[0] * t[1] + 2) / t[1], -t[0]))
@@ -300,6 +301,15 @@ def narrow_tile(
     """
     many = _registers(info)
     count = -(-outputs // lanes)
+    number = nearby(images)
+
+    def height(rows: int) -> int:
+        """Return the images of a tile of at most ``rows``, no more than there are."""
+        if is_size(images) and not is_size(number):
+            # Few heights, so that fewer images share them.
+            return rows if number >= 2 * rows else min(rows, 1 << max(number.bit_length() - 2, 0))
+        # Comparisons with a number of images that is a symbol are guards.
+        return next((n for n in range(1, rows) if images <= n), rows)
 
     def cost(tile: Narrow) -> tuple[int, int]:
         """Return twice the instructions of an input channel: products, and reads of both operands.
@@ -307,17 +317,14 @@ def narrow_tile(
         In whole numbers: a fraction of a number of images that is a symbol holds for that one.
         """
         rows, vectors = tile.rows, tile.vectors
-        tiles = -(-images // rows) * -(-count // vectors)
+        tiles = -(-number // rows) * -(-count // vectors)
         reads = rows * width + 2 * taps * vectors
         # Fewer sums than this wait for each other.
         products = 2 * max(rows * vectors * width, _WAITING) * taps
         return tiles * (products + reads), -vectors
 
     most = ((v, (many - 1 - taps * v) // (width * v)) for v in range(1, 5))
-    # Comparisons with a number of images that is a symbol are guards; a tile is built for numbers.
-    fit = [
-        Narrow(next((n for n in range(1, rows) if images <= n), rows), vectors)
-        for vectors, rows in most
-        if rows > 0
-    ]
-    return min(fit, key=cost, default=None)
+    fit = [Narrow(height(rows), vectors) for vectors, rows in most if rows > 0]
+    found = min(fit, key=cost, default=None)
+    # A tile needs as many images. The comparison becomes a guard, which the hint meets.
+    return None if found is not None and images < found.rows else found
