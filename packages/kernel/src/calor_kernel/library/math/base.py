@@ -166,10 +166,41 @@ def root(square: Pair, least: float = 2.0**-60) -> Pair:
     return first, left * (0.5 / below(first, least))
 
 
+# The bits of x and of a number near 1 / x, within 5.1 %, have this sum.
+_INVERSE_BITS: Final = 0x7EF311C7
+
+
+def inverse(x: kl.Number) -> kl.Number:
+    """Return 1 / x for positive normal numbers below 2¹²⁶, within 0.51 ulp.
+
+    A correctly rounded division takes other ways for rare numbers in some compilers, and what is
+    behind it waits for them. Two steps of a third-order iteration take none.
+    """
+    form = format_of(x)
+    if form.number:
+        return 1.0 / x
+    made = kl.bitcast(_INVERSE_BITS - bits_of(x), form.dtype)
+    for _ in range(2):
+        error = kl.fma(-x, made, 1.0)
+        made = kl.fma(kl.fma(error, error, error), made, made)
+    return made
+
+
 # Bits.
 def bits_of(x: kl.Number) -> kl.Number:
     """Return the bits as a signed integer."""
     return kl.bitcast(x, format_of(x).signed)
+
+
+def either(condition: kl.Number, a: kl.Number, b: kl.Number) -> kl.Number:
+    """Return a where the condition holds, and else b, by their bits.
+
+    Both are computed. Some compilers make a branch of a select between long expressions, and what
+    is behind it waits for both sides.
+    """
+    form = format_of(a)
+    mask = kl.select(condition, kl.constant(-1, form.signed, a.width), 0)
+    return kl.bitcast(bits_of(b) ^ ((bits_of(a) ^ bits_of(b)) & mask), form.dtype)
 
 
 def power_of_two(n: kl.Number, like: Format) -> kl.Number:
