@@ -174,8 +174,8 @@ def inverse(x: kl.Number) -> kl.Number:
     """Return 1 / x, correctly rounded, for positive normal numbers below 2¹²⁶.
 
     Compilers for GPUs make branches of a division for rare numbers, and what is behind it waits for
-    them. Two steps of third order and one of second order take none. The iteration comes from above:
-    from below it would end at 1/2 for the last number below 2.
+    them. Two steps of third order and one of second order take none. The iteration comes from
+    above: from below it would end at 1/2 for the last number below 2.
     """
     form = format_of(x)
     if form.number or kl.plane_size() == 1:
