@@ -60,11 +60,7 @@ LAYERS = [("bfloat16", 20, 650), ("float32", 32, 1024), ("float32", 32, 128)]
 
 
 @pytest.mark.parametrize("layer", LAYERS, ids=str)
-def test_kernels_of_layers_have_no_spills(
-    compiler: Any, layer: tuple[str, int, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lowering, "_WAITS", True)
-    monkeypatch.setattr(lowering, "_WIDE", True)
+def test_kernels_of_layers_have_no_spills(compiler: Any, layer: tuple[str, int, int]) -> None:
     dtype, samples, features = layer
     graph, _ = graph_of(dtype, 2, samples, features)
     device = info()

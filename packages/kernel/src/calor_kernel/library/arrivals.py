@@ -62,9 +62,15 @@ def is_last(flags: kl.Pointer, place: kl.Index, count: kl.Number) -> kl.Mask:
 
 @kl.helper
 def wait_for(flags: kl.Pointer, place: kl.Index, count: kl.Number) -> None:
-    """Wait until ``count`` units have arrived at ``flags[place]``; all units of a cube call it."""
-    if kl.unit_index() == 0:
-        while flags.load(place, order="relaxed", scope="device").to(int32) < count.to(int32):
-            pass
+    """Wait until ``count`` units have arrived at ``flags[place]``; all units of a cube call it.
+
+    The first plane waits as one: a unit that leaves a loop before its neighbours may run on
+    without them.
+    """
+    if kl.unit_index() < kl.plane_size():
+        behind = kl.constant(1, int32)
+        while behind != 0:
+            arrived = flags.load(place, order="relaxed", scope="device").to(int32)
+            behind = kl.plane_reduce("max", (arrived < count.to(int32)).to(int32))
         kl.fence("device", "acquire")
     kl.barrier()

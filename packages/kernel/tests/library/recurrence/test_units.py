@@ -9,6 +9,7 @@ import calor
 from calor.graph.interpreter import interpret
 from calor_interpreter.launch import run_on_lanes
 from calor_kernel.contract.work import Flags, Input, Output, Refusal, Request, Scratch, View
+from calor_kernel.ir.uniformity import Level, Uniformity, conditions
 from calor_kernel.library.recurrence import lowering, unit_plan
 from calor_kernel.library.recurrence.cell import cell_of
 from calor_kernel.library.recurrence.unit_plan import unit_plans
@@ -34,8 +35,6 @@ CASES = [
 def by_units(monkeypatch):
     """Leave the plans by matrix instructions out, and return a choice among those by units."""
     monkeypatch.setattr(lowering, "plans_of", lambda *given: [])
-    monkeypatch.setattr(lowering, "_WAITS", True)
-    monkeypatch.setattr(lowering, "_WIDE", True)
 
     def choose(wanted):
         def some(*given):
@@ -167,6 +166,23 @@ def test_words_of_earlier_launches_are_never_read(name):
         # A step that did not run has no word that says so.
         np.testing.assert_array_equal(words, fresh)
         assert not flags.any()
+
+
+def test_units_of_a_plane_wait_together(by_units):
+    """Compilers omit the wait of a plane for units that a loop leaves behind."""
+    by_units(lambda plan: plan.waits)
+    step = scan_of(lambda h, x, w: calor.tanh(h @ w + x), W, dtype="float32")
+    for work in lowering.scan(replace(step, candidates=True)):
+        (launch,) = work.launches
+        kernel = launch.build.kernel(INFO.features)
+        levels = Uniformity(kernel)
+        loops = [
+            levels.level(one.regions[0].yields[0])
+            for one, within in conditions(levels, kernel.body)
+            if one.name == "while" and within > Level.UNIT
+        ]
+        assert loops
+        assert min(loops) >= Level.PLANE
 
 
 W = (6, 6)

@@ -27,6 +27,7 @@ from calor_kernel.library.math.base import (
     Bound,
     above,
     format_of,
+    inverse,
     polynomial,
     ratio,
     two_product,
@@ -77,7 +78,7 @@ def _relu(x: kl.Number) -> kl.Number:
 def _sigmoid(x: kl.Number) -> kl.Number:
     # The exponent is never positive, so nothing overflows.
     z = math.exp(-abs(x))
-    return kl.select(x >= 0.0, kl.constant(1.0, x.dtype), z) / (z + 1.0)
+    return kl.select(x >= 0.0, kl.constant(1.0, x.dtype), z) * inverse(z + 1.0)
 
 
 @row("silu", weight=25, context=True)

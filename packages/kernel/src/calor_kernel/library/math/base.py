@@ -166,10 +166,44 @@ def root(square: Pair, least: float = 2.0**-60) -> Pair:
     return first, left * (0.5 / below(first, least))
 
 
+# The bits of x and of a number from 1 / x to 1.125 / x have this sum.
+_INVERSE_BITS: Final = 0x7F000000
+
+
+def inverse(x: kl.Number) -> kl.Number:
+    """Return 1 / x, correctly rounded, for positive normal numbers below 2¹²⁶.
+
+    Compilers for GPUs make branches of a division for rare numbers, and what is behind it waits for
+    them. Two steps of third order and one of second order take none. The iteration comes from
+    above: from below it would end at 1/2 for the last number below 2.
+    """
+    form = format_of(x)
+    if form.number or kl.plane_size() == 1:
+        return 1.0 / x
+    made = kl.bitcast(_INVERSE_BITS - bits_of(x), form.dtype)
+    for _ in range(2):
+        error = kl.fma(-x, made, 1.0)
+        made = kl.fma(kl.fma(error, error, error), made, made)
+    return kl.fma(kl.fma(-x, made, 1.0), made, made)
+
+
 # Bits.
 def bits_of(x: kl.Number) -> kl.Number:
     """Return the bits as a signed integer."""
     return kl.bitcast(x, format_of(x).signed)
+
+
+def either(condition: kl.Number, a: kl.Number, b: kl.Number) -> kl.Number:
+    """Return a where the condition holds, and else b, by their bits.
+
+    Both are computed. Compilers for GPUs may branch between long expressions, and what is behind a
+    branch waits for both sides.
+    """
+    if kl.plane_size() == 1:
+        return kl.select(condition, a, b)
+    form = format_of(a)
+    mask = kl.select(condition, kl.constant(-1, form.signed, a.width), 0)
+    return kl.bitcast(bits_of(b) ^ ((bits_of(a) ^ bits_of(b)) & mask), form.dtype)
 
 
 def power_of_two(n: kl.Number, like: Format) -> kl.Number:

@@ -104,7 +104,8 @@ def _tanh32(size: kl.Number, form: Format) -> kl.Number:
     half = kl.bitcast(base.bits_of(total) << form.fraction, form.dtype)
     less = kl.fma(r * r, base.polynomial(r, EXP[0]), r)
     # Half of exp(2x) + 1.
-    return kl.select(size < _NEAR, near, 1.0 - 1.0 / kl.fma(half, less, half + 0.5))
+    far = 1.0 - base.inverse(kl.fma(half, less, half + 0.5))
+    return base.either(size < _NEAR, near, far)
 
 
 def _tanh64(size: kl.Number, form: Format) -> kl.Number:

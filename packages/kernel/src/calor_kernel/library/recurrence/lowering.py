@@ -29,11 +29,6 @@ _BY_MATRICES: Final = ("atomics", "matrix", "together")
 _REAL: Final = (float16, bfloat16, float32)
 # Plans by units that are measured.
 _CANDIDATES: Final = 8
-# Whether units read adjacent weights by whole accesses, and whether cubes may share samples. On an
-# H200 gradients whose units have four features and read so were wrong, and cubes that wait for each
-# other did not end; with single weights they are right and end. Until the reason is known, both are
-# left out, and scans that one cube does not hold go by steps.
-_WIDE = _WAITS = False
 # Cycles of a step as a list of launches, beside its products, and the share of a core's
 # multiply-adds, 128 a cycle, that these reach.
 _STEP, _REACHED = 9000, 0.6
@@ -83,9 +78,7 @@ def _plans(cell: Cell, weight: DType, samples: int, features: int, info: DeviceI
         found += [(cycles_of(plan, cell, features), plan) for plan in made]
     products = samples * cell.factors * cell.sums * features**2
     most = _STEP + products / (info.cores * 128 * _REACHED)
-    by_units = [
-        pair for pair in unit_plans(cell, samples, features, info) if _WAITS or not pair[1].waits
-    ]
+    by_units = unit_plans(cell, samples, features, info)
     found += [pair for pair in by_units[:_CANDIDATES] if pair[0] < most]
     return [plan for _, plan in sorted(found, key=lambda pair: pair[0])]
 
@@ -100,8 +93,7 @@ def work_of(request: Request, cell: Cell, plan: Plan) -> Work:
     stacks = len(attributes["body"].outputs) - carries
     cubes = -(-features // plan.features)
     if isinstance(plan, UnitPlan):
-        wide = _WIDE and _wide(inputs[cell.weight], cell, plan, request.info)
-        plan = replace(plan, wide=wide)
+        plan = replace(plan, wide=_wide(inputs[cell.weight], cell, plan, request.info))
     written = request.outputs[carries : carries + stacks]
     sizes = [view.offset + view.size for view in inputs] + [one.size for one in request.outputs]
     said = {

@@ -117,12 +117,17 @@ def gone(flags: kl.Pointer, place: kl.Index, count: kl.Number) -> None:
 def wait_for_words(
     read: kl.Registers, source: kl.Pointer, places: Sequence[kl.Number], tag: kl.Number
 ) -> None:
-    """Read words until all have the tag."""
-    differ = kl.constant(1, uint64)
-    while differ != 0:
+    """Read words until all have the tag, in all units of a plane.
+
+    A plane waits as one. A unit that leaves the loop before its neighbours may run on alone, past
+    the next barrier: the compiler of an NVIDIA GPU omitted the wait for them there.
+    """
+    left = kl.constant(1, uint64)
+    while left != 0:
         # All are read before one is looked at.
         for k, place in enumerate(places):
             read[k] = source.load(place, order="relaxed", scope="device")
         differ = kl.constant(0, uint64)
         for k in range(len(places)):
             differ = differ | ((read[k] >> 32) ^ tag)
+        left = kl.plane_ballot(differ != 0)
