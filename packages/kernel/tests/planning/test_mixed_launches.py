@@ -72,6 +72,21 @@ def test_gradients_of_a_product_are_one_launch(monkeypatch):
     assert sum("matmul" in part for label in after for part in label.split(" + ")) >= 2
 
 
+def test_a_smaller_cube_ends_before_the_barriers_of_a_larger(monkeypatch):
+    """Where units may end early, cubes of 128 units and of fewer are one launch."""
+
+    def three(x, w, y):
+        return x @ w, y.sum(axis=0), calor.softmax(y, axis=-1)
+
+    given = floats(24, 40), floats(40, 136), floats(33, 70)
+    left = {}
+    for name in ("", "early_exit"):
+        info = replace(PLAIN, features=PLAIN.features | {name} - {""})
+        _, after = both(monkeypatch, device_with(info), three, *given)
+        left[name] = sum(after.values())
+    assert left["early_exit"] < left[""]
+
+
 def test_shared_memory_is_that_of_one(monkeypatch):
     """Cubes of several products have about as much as those of the largest."""
     taken = []

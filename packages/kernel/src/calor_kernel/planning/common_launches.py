@@ -53,6 +53,8 @@ _LONG: Final = frozenset(
     ("attention", "conv", "fft", "gemm", "linalg", "matmul", "recurrence", "sort")
 )
 _LONG_FLOPS: Final = 1 << 28
+# Units of a cube for each one that has work: the others take registers until the cube ends.
+_IDLE: Final = 4
 # By identity: kernels are found so, and comparing builds is slow.
 _BUILDS: Final[dict[tuple[int, Beside], tuple[Build, Build]]] = {}
 _KERNELS: Final[dict[tuple[int, frozenset[str]], tuple[Build, Kernel]]] = {}
@@ -109,7 +111,9 @@ def fits_mixed(works: Sequence[Work], info: DeviceInfo) -> bool:
         every = [work.launches[order] for work in works if order < len(work.launches)]
         if sum(len(la.arguments) + 3 for la in every) + _HIDDEN > info.arguments:
             return False
-        if len({la.build.plane for la in every}) > 1:
+        # A kernel that needs no planes may have units in lock step.
+        planes = {la.build.plane for la in every}
+        if len(planes - {1}) > 1:
             return False
         kernels = [_kernel(la.build, info) for la in every]
         texts = [_length(kernel) for kernel in kernels]
@@ -121,9 +125,17 @@ def fits_mixed(works: Sequence[Work], info: DeviceInfo) -> bool:
         units = max(kernel.units for kernel in kernels)
         if units > info.max_cube[0] or shared_bytes(kernels) > most:
             return False
-        if not all(kernel.units == units or can_idle(kernel) for kernel in kernels):
+        if not all(_fits_cube(kernel, units, max(planes), info) for kernel in kernels):
             return False
     return True
+
+
+def _fits_cube(kernel: Kernel, units: int, plane: int, info: DeviceInfo) -> bool:
+    """Return whether a cube of so many units may do the work of one of a kernel."""
+    if kernel.units == units or can_idle(kernel):
+        return True
+    whole = kernel.units % plane == 0
+    return info.has("early_exit") and whole and units <= _IDLE * kernel.units
 
 
 def _length(kernel: Kernel) -> int:
@@ -316,7 +328,7 @@ def _mixed(builds: Sequence[Build], deep: tuple[bool, ...]) -> Build:
             (*(one for b in builds for one in b.signature), *(CUBES for _ in range(hidden))),
             (("mixed", tuple(b.keywords for b in builds)),),
             (max(prod(b.cube) for b in builds), 1, 1),
-            first.plane,
+            max(b.plane for b in builds),
             first.index,
             mixed=Mixed(tuple(builds), deep),
         )

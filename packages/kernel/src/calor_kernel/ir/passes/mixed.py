@@ -27,8 +27,9 @@ Known = tuple[dict[Memory, Memory], dict[Value, Parts]]
 def mixed(kernels: Sequence[Kernel], deep: Sequence[bool]) -> Kernel:
     """Return the kernel of launches that follow each other along x.
 
-    Cubes have one axis, and as many units as the largest; the others of a smaller kernel, which has
-    no barriers then, do nothing. ``deep``: which launches have cubes along y or z.
+    Cubes have one axis, and as many units as the largest; those beyond a smaller kernel's do
+    nothing. If it has barriers they end before these, as the attribute "teams" says: how many units
+    may meet there. ``deep``: which launches have cubes along y or z.
     """
     return _Mixed(kernels, deep).joined()
 
@@ -125,10 +126,11 @@ class _Mixed(Rewriter):
         unit = self.convert(self._own("unit_position"), int32)
         self._branch(0, place, unit, known)
         body.operations[:0] = self.constants
-        first, given = self.kernels[0], (*parameters, *self._hidden())
-        name = f"mixed_{first.name}"
-        cube = (self.units, 1, 1)
-        return Kernel(name, given, body, cube, first.plane, tuple(memories))
+        name, given = f"mixed_{self.kernels[0].name}", (*parameters, *self._hidden())
+        cube, plane = (self.units, 1, 1), max(kernel.plane for kernel in self.kernels)
+        fewer = [k for k in self.kernels if k.units < self.units and not can_idle(k)]
+        teams = {"teams": tuple(sorted({self.units, *(k.units for k in fewer)}))} if fewer else {}
+        return Kernel(name, given, body, cube, plane, tuple(memories), teams)
 
     def _hidden(self) -> Iterator[Parameter]:
         for k, end in enumerate(self._ends):
