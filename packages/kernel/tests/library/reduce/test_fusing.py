@@ -231,7 +231,7 @@ def _branches(x, y, w):
     return layer(x), layer(y)
 
 
-@pytest.mark.parametrize("count, alone", [(2, False), (12, True)])
+@pytest.mark.parametrize(("count", "alone"), [(2, False), (12, True)])
 def test_sums_of_many_tensors_wait_for_none(count, alone):
     """The squares of a norm of all gradients are summed one beside another, and added then."""
 
