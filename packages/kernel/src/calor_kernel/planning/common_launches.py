@@ -141,10 +141,12 @@ def _fits_cube(kernel: Kernel, units: int, plane: int, info: DeviceInfo) -> bool
 def _length(kernel: Kernel) -> int:
     """Return the operations of a kernel in a branch, as it is beside others of other kernels.
 
-    Of one that chooses memory it is above all limits, for WGSL would have its body for each choice.
+    Of one that chooses memory it is above all limits, for WGSL would have its body for each choice,
+    and of one whose cubes all run at the same time.
     """
     names = [operation.name for operation in kernel.body.walk()]
-    return len(names) if "select_memory" not in names else sys.maxsize
+    apart = "select_memory" in names or kernel.attributes.get("together")
+    return sys.maxsize if apart else len(names)
 
 
 def _kernel(build: Build, info: DeviceInfo) -> Kernel:
