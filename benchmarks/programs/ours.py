@@ -21,7 +21,7 @@ class Ours:
 
     name = "calor"
 
-    def __init__(self, setting: Setting, device: str, state: Mapping[str, Array] | None = None):
+    def __init__(self, setting: Setting, device: Any, state: Mapping[str, Array] | None = None):
         import calor
 
         self.setting, self.device = setting, device

@@ -1,10 +1,12 @@
-"""The steps of calor without fusers: every op of the graph is launched alone."""
+"""The steps of calor without fusers: every op of the graph is launched alone.
+
+Requirements: a plan that serves several sizes makes way for one of its own after some calls, so an
+engine without fusers plans every call of these steps, not the first one alone.
+"""
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 from models.base import Array
@@ -18,36 +20,24 @@ class Unfused(Ours):
     name = "calor-unfused"
 
     def __init__(self, setting: Setting, device: str, state: Mapping[str, Array] | None = None):
-        from calor.errors import UnsupportedError
-        from calor_kernel.runtime.backend import engine_of
-
-        try:
-            engine_of(device, "it plans no launches")
-        except UnsupportedError as error:
-            raise NotImplementedError(str(error)) from error
-        super().__init__(setting, device, state)
-
-    def first(self) -> Any:
-        """Make the first step, which traces and compiles."""
-        with without_fusers(self.device):
-            made = super().first()
-            self.wait()
-        return made
+        super().__init__(setting, without_fusers(device), state)
 
 
-@contextmanager
-def without_fusers(name: str) -> Iterator[None]:
-    """Plan graphs without fusers that were installed; plans made before stay for afterwards."""
-    from calor.device_selection import as_device
-    from calor_kernel.runtime.backend import engine_of
+def without_fusers(name: str) -> Any:
+    """Return a device that shares the memory and the queue of another, and has no fusers.
 
-    device, engine = as_device(name), engine_of(name, "it has no fusers")
-    plans, own, fusers = device.plans, engine.own_fusers, engine.fusers
-    device.plans, engine.own_fusers = OrderedDict(), ()
-    del engine.fusers
-    engine.forget()
+    Raises
+    ------
+    NotImplementedError
+        If the device plans no launches.
+    """
+    from calor.backends.device import device_of
+    from calor.errors import UnsupportedError
+    from calor_kernel.runtime.backend import KernelBackend, engine_of
+
     try:
-        yield
-    finally:
-        device.plans, engine.own_fusers, engine.fusers = plans, own, fusers
-        engine.forget()
+        shared = engine_of(name, "it plans no launches").device
+    except UnsupportedError as error:
+        raise NotImplementedError(str(error)) from error
+    kind = name.partition(":")[0]
+    return device_of(KernelBackend(f"{kind}-unfused", lambda index: shared, fusers=()), 0)

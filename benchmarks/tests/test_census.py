@@ -53,6 +53,8 @@ def test_a_step_without_fusers_has_more_launches() -> None:
         compared.results(unfused, setting), compared.results(fused, setting), strict=True
     ):
         assert compared.relative_error(one, other) < TOLERANCE
+    # Some calls later a step may be planned again, and must not find a fuser then either.
+    unfused.run(20)
     alone, joined = (launches.of_step(step, ceilings) for step in (unfused, fused))
     assert len(alone) > 1.3 * len(joined)
     assert len(launches.of_step(Ours(setting, "cpu", state), ceilings)) == len(joined)

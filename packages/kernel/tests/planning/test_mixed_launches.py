@@ -39,7 +39,11 @@ def test_joined(monkeypatch, name):
 
 
 @pytest.mark.parametrize(
-    "name", ["reduce rows", "reduce columns", "softmax", "pool", "concat", "copying"]
+    "name",
+    """reduce rows, reduce columns, softmax, pool, concat, copying, matmul, matmul gradients, matmul
+    vector, conv, conv gradients, attention, attention gradients, sort, fft, look-back""".replace(
+        "\n    ", " "
+    ).split(", "),
 )
 def test_families_beside_elements(monkeypatch, name):
     """Each family's work, with as many units and barriers as it has, beside work on elements."""
@@ -52,6 +56,72 @@ def test_families_beside_elements(monkeypatch, name):
     both(monkeypatch, device_with(DEAR), two, floats(7, 9), *given)
 
 
+# Without matrix instructions products have shared memory of one kind.
+PLAIN = replace(DEAR, features=DEAR.features - {"matrix", "async_copy"})
+
+
+def test_gradients_of_a_product_are_one_launch(monkeypatch):
+    """Both products, and the sum of a bias, whose last cubes count the others."""
+
+    def gradients(x, w, g):
+        return g @ w.T, x.T @ g, g.sum(axis=0)
+
+    given = floats(24, 40), floats(40, 136), floats(24, 136)
+    before, after = both(monkeypatch, device_with(PLAIN), gradients, *given)
+    assert sum(before.values()) - sum(after.values()) >= 1
+    assert sum("matmul" in part for label in after for part in label.split(" + ")) >= 2
+
+
+def test_a_smaller_cube_ends_before_the_barriers_of_a_larger(monkeypatch):
+    """Where units may end early, cubes of 128 units and of fewer are one launch."""
+
+    def three(x, w, y):
+        return x @ w, y.sum(axis=0), calor.softmax(y, axis=-1)
+
+    given = floats(24, 40), floats(40, 136), floats(33, 70)
+    left = {}
+    for name in ("", "early_exit"):
+        info = replace(PLAIN, features=PLAIN.features | {name} - {""})
+        _, after = both(monkeypatch, device_with(info), three, *given)
+        left[name] = sum(after.values())
+    assert left["early_exit"] < left[""]
+
+
+def test_shared_memory_is_that_of_one(monkeypatch):
+    """Cubes of several products have about as much as those of the largest."""
+    taken = []
+    unlike = common_launches._unlike
+
+    def watched(members, order):
+        for launch in unlike(members, order):
+            having = [m for m in members if order < len(m.work.launches)]
+            builds = [launch.build, *(m.work.launches[order].build for m in having)]
+            taken.append([build.kernel(PLAIN.features).shared_bytes for build in builds])
+            yield launch
+
+    monkeypatch.setattr(common_launches, "_unlike", watched)
+
+    def products(x, w, g):
+        return x @ w, x.T @ g
+
+    both(monkeypatch, device_with(PLAIN), products, floats(24, 40), floats(40, 136), floats(24, 13))
+    (together, *alone), *_ = taken
+    assert max(alone) <= together < sum(alone)
+
+
+def test_equal_work_of_short_plans_is_one_launch(monkeypatch):
+    """Of works that are too long to be beside others, equal ones are one launch."""
+    monkeypatch.setattr(common_launches, "_SHORT_BYTES", 100)
+
+    def sums(x, y):
+        return x.sum(axis=1), y.sum(axis=1)
+
+    before, after = both(
+        monkeypatch, device_with(DEAR), sums, floats(70, 90), floats(70, 90, seed=1)
+    )
+    assert (sum(before.values()), sum(after.values())) == (2, 1)
+
+
 @pytest.mark.parametrize(
     "info",
     [MANY_UNITS, replace(DEAR, features=DEAR.features - {"pointers"}), replace(DEAR, arguments=8)],
@@ -62,8 +132,9 @@ def test_left_alone(monkeypatch, info):
     assert before == after
 
 
-def test_long_work_is_left_alone(monkeypatch):
-    monkeypatch.setattr(common_launches, "_SHORT_BYTES", 100)
+@pytest.mark.parametrize("limit", ["_SHORT_BYTES", "_TEXT", "_SHORT_TEXT"])
+def test_long_work_is_left_alone(monkeypatch, limit):
+    monkeypatch.setattr(common_launches, limit, 10)
     before, after = both(monkeypatch, device_with(DEAR), moved, *SQUARE)
     assert before == after
 

@@ -24,6 +24,9 @@ def together(batch: Batch, operation: Operation, group: int) -> None:
     rows = _groups(batch, group)
     active = batch.mask.take(rows).sum(axis=1)
     bad = (active != 0) & (active != group)
+    if group == batch.units:
+        # The other units have ended.
+        bad &= ~np.isin(active, batch.launch.kernel.attributes.get("teams", ()))
     if bad.any():
         first = int(np.argmax(bad))
         lane = int(rows[first, np.argmax(batch.mask[rows[first]])])

@@ -80,6 +80,8 @@ def describe(device: Any, dialect: OpenCLC) -> DeviceInfo:
         # NVIDIA's cubes run until they end, whatever language their kernel was written in.
         "forward_progress": dialect.fences,
         "together": dialect.fences,
+        # And barriers count the units that have not ended.
+        "early_exit": dialect.subgroups == "ptx",
         "async_copy": dialect.copies,
     }
     features = {

@@ -30,6 +30,7 @@ FEATURES: Final[Mapping[str, str]] = MappingProxyType(
         "async_matrix": "asynchronous matrix instructions on shared memory",
         "pointers": "memory chosen among a launch's buffers by a number",
         "overlap": "launches that start while the launch before them ends, and then wait for it",
+        "early_exit": "units that end are not waited for at the barriers of their cube",
         "forward_progress": "a running cube makes progress while others spin",
         "together": "launches whose cubes, one for each core at most, all run at the same time",
         "repeats": "recorded launches that repeat with other addresses",

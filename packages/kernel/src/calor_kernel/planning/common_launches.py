@@ -7,10 +7,12 @@ Copies by one kernel have one form whatever their sizes, since those of weights 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from math import prod
+from operator import gt
 from typing import Any, Final, NamedTuple
 
 from calor.graph.attributes import exact
@@ -30,7 +32,7 @@ from calor_kernel.contract.work import (
 )
 from calor_kernel.ir.nodes import Kernel
 from calor_kernel.ir.passes.beside import CUBES, Beside
-from calor_kernel.ir.passes.mixed import can_idle
+from calor_kernel.ir.passes.mixed import can_idle, shared_bytes
 from calor_kernel.planning.values import Draft, Task
 
 # Arguments that a recording may add to those of a launch.
@@ -42,11 +44,17 @@ _MEMORY = Input | Output | Scratch
 _SHORT_BYTES: Final = 16 << 20
 _SHORT_FLOPS: Final = 1 << 24
 _SHORT_SHARED: Final = 16 << 10
-# Operations of a kernel that is soon compiled, and families of long kernels.
+# Operations of a kernel that is soon compiled, and of all kernels of a launch, whose compilation
+# takes as long as theirs after each other.
 _SHORT_TEXT: Final = 600
+_TEXT: Final = 6000
+# Families of long kernels, and the operations of a short launch of theirs.
 _LONG: Final = frozenset(
     ("attention", "conv", "fft", "gemm", "linalg", "matmul", "recurrence", "sort")
 )
+_LONG_FLOPS: Final = 1 << 28
+# Units of a cube for each one that has work: the others take registers until the cube ends.
+_IDLE: Final = 4
 # By identity: kernels are found so, and comparing builds is slow.
 _BUILDS: Final[dict[tuple[int, Beside], tuple[Build, Build]]] = {}
 _KERNELS: Final[dict[tuple[int, frozenset[str]], tuple[Build, Kernel]]] = {}
@@ -79,21 +87,22 @@ def form_of(work: Work, info: DeviceInfo) -> Any:
 
 
 def may_mix(work: Work, info: DeviceInfo) -> bool:
-    """Return whether the launches of a work are short, and may be one with unlike ones.
-
-    Long kernels would be compiled again with each of their neighbours.
-    """
+    """Return whether the launches of a work are short, and may be one with unlike ones."""
     if work.failures or not work.launches:
         return False
     return all(
         not (la.alone or la.build.beside or la.build.mixed)
-        and _LONG.isdisjoint(la.build.function.function.__module__.split("."))
         and la.nbytes <= _SHORT_BYTES
-        and la.flops <= _SHORT_FLOPS
-        and not any(isinstance(a, Status | Flags) for a in la.arguments)
+        and la.flops <= (_LONG_FLOPS if _is_long(la.build) else _SHORT_FLOPS)
+        and not any(isinstance(a, Status) for a in la.arguments)
         and len(la.arguments) * 2 + _HIDDEN <= info.arguments
         for la in work.launches
     )
+
+
+def _is_long(build: Build) -> bool:
+    """Return whether a kernel is of a family whose kernels are long, and their launches too."""
+    return not _LONG.isdisjoint(build.function.function.__module__.split("."))
 
 
 def fits_mixed(works: Sequence[Work], info: DeviceInfo) -> bool:
@@ -102,27 +111,42 @@ def fits_mixed(works: Sequence[Work], info: DeviceInfo) -> bool:
         every = [work.launches[order] for work in works if order < len(work.launches)]
         if sum(len(la.arguments) + 3 for la in every) + _HIDDEN > info.arguments:
             return False
-        if len({la.build.plane for la in every}) > 1:
+        # A kernel that needs no planes may have units in lock step.
+        planes = {la.build.plane for la in every}
+        if len(planes - {1}) > 1:
             return False
         kernels = [_kernel(la.build, info) for la in every]
-        if not all(map(_may_branch, kernels)):
+        texts = [_length(kernel) for kernel in kernels]
+        mosts = [_TEXT if _is_long(la.build) else _SHORT_TEXT for la in every]
+        if len(every) > 1 and (sum(texts) > _TEXT or any(map(gt, texts, mosts))):
             return False
-        shared = sum(kernel.shared_bytes for kernel in kernels)
+        # Cores have fewer cubes at a time if one of them needs more than the others.
+        most = max(_SHORT_SHARED, *(kernel.shared_bytes * 5 // 4 for kernel in kernels))
         units = max(kernel.units for kernel in kernels)
-        if units > info.max_cube[0] or (len(every) > 1 and shared > _SHORT_SHARED):
+        if units > info.max_cube[0] or shared_bytes(kernels) > most:
             return False
-        if not all(kernel.units == units or can_idle(kernel) for kernel in kernels):
+        if not all(_fits_cube(kernel, units, max(planes), info) for kernel in kernels):
             return False
     return True
 
 
-def _may_branch(kernel: Kernel) -> bool:
-    """Return whether a kernel may be in a branch, as it is beside others of other kernels.
+def _fits_cube(kernel: Kernel, units: int, plane: int, info: DeviceInfo) -> bool:
+    """Return whether a cube of so many units may do the work of one of a kernel."""
+    if kernel.units == units or can_idle(kernel):
+        return True
+    whole = kernel.units % plane == 0
+    return info.has("early_exit") and whole and units <= _IDLE * kernel.units
 
-    It is short, and chooses no memory, for WGSL would have its body for each choice.
+
+def _length(kernel: Kernel) -> int:
+    """Return the operations of a kernel in a branch, as it is beside others of other kernels.
+
+    Of one that chooses memory it is above all limits, for WGSL would have its body for each choice,
+    and of one whose cubes all run at the same time.
     """
     names = [operation.name for operation in kernel.body.walk()]
-    return len(names) <= _SHORT_TEXT and "select_memory" not in names
+    apart = "select_memory" in names or kernel.attributes.get("together")
+    return sys.maxsize if apart else len(names)
 
 
 def _kernel(build: Build, info: DeviceInfo) -> Kernel:
@@ -144,19 +168,18 @@ def only_copies(work: Work) -> bool:
 
 
 class _Member(NamedTuple):
-    """A task, its work, the first numbers of its operands, results and scratch, and its place."""
+    """A task, its work, and the first numbers of its operands, results, scratch and words."""
 
     task: Task
     work: Work
     first: Mapping[type, int]
-    place: int
 
     def own(self, argument: Argument) -> Argument:
         """Return an argument of the task among those of all."""
         if isinstance(argument, _MEMORY):
             return replace(argument, number=argument.number + self.first[type(argument)])
         if isinstance(argument, Flags):
-            return replace(argument, offset=argument.offset + self.place * argument.count)
+            return replace(argument, offset=argument.offset + self.first[Flags])
         return argument
 
     def memory(self, argument: Argument) -> Any:
@@ -186,12 +209,14 @@ def merged(
 def _one(tasks: Sequence[Task], works: Sequence[Work], info: DeviceInfo) -> tuple[Task, Work]:
     """Return some tasks as one."""
     members: list[_Member] = []
-    counts = {Input: 0, Output: 0, Scratch: 0}
+    counts = {Input: 0, Output: 0, Scratch: 0, Flags: 0}
     for task, work in zip(tasks, works, strict=True):
-        members.append(_Member(task, work, dict(counts), len(members)))
+        members.append(_Member(task, work, dict(counts)))
         counts[Input] += len(task.inputs)
         counts[Output] += len(task.outputs)
         counts[Scratch] += len(work.scratch)
+        words = (a for la in work.launches for a in la.arguments if isinstance(a, Flags))
+        counts[Flags] += max((a.offset + a.count for a in words), default=0)
     alike = len({form_of(work, info) for work in works}) == 1
     orders = range(max(len(work.launches) for work in works))
     launches = tuple(
@@ -305,7 +330,7 @@ def _mixed(builds: Sequence[Build], deep: tuple[bool, ...]) -> Build:
             (*(one for b in builds for one in b.signature), *(CUBES for _ in range(hidden))),
             (("mixed", tuple(b.keywords for b in builds)),),
             (max(prod(b.cube) for b in builds), 1, 1),
-            first.plane,
+            max(b.plane for b in builds),
             first.index,
             mixed=Mixed(tuple(builds), deep),
         )

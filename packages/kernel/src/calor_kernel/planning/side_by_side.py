@@ -144,7 +144,7 @@ class _Search:
                 continue
             if _prepares(task, work) or (_omits(task, work) and not self._cheap(work)):
                 continue
-            alike = forms.setdefault(form if self.unlike else (task.op, form), [])
+            alike = forms.setdefault(form if form is True else (task.op, form), [])
             group = next(
                 (one for one in reversed(alike[-_OPEN:]) if self._joins(one, number)), None
             )
@@ -156,8 +156,8 @@ class _Search:
 
     def _form(self, work: Work) -> Any:
         """Return what is equal in works that may be one, None for a work that is left alone."""
-        if self.unlike:
-            return may_mix(work, self.info) or None
+        if self.unlike and may_mix(work, self.info):
+            return True
         return form_of(work, self.info)
 
     def _cheap(self, work: Work) -> bool:

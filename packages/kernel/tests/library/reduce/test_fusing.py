@@ -231,6 +231,22 @@ def _branches(x, y, w):
     return layer(x), layer(y)
 
 
+@pytest.mark.parametrize(("count", "alone"), [(2, False), (12, True)])
+def test_sums_of_many_tensors_wait_for_none(count, alone):
+    """The squares of a norm of all gradients are summed one beside another, and added then."""
+
+    def norm(*xs):
+        return F.sqrt(sum((F.sum(x * x) for x in xs[1:]), F.sum(xs[0] * xs[0])))
+
+    given = [calor.asarray(np.ones((3, 5 + k), np.float32)) for k in range(count)]
+    graph = arranged(calor.trace(norm, *given))
+    units = cover(graph, (RowFuser(),), MANY_UNITS)
+    sums = [[graph.nodes[n].op.name for n in u.nodes] for u in units if isinstance(u, Group)]
+    sums = [names for names in sums if "sum" in names]
+    assert len(sums) == count
+    assert all("add" not in names for names in sums) == alone
+
+
 def test_branches_that_read_unlike_rows_are_apart():
     """The rows of one would wait for those of the other, as of two passes through a network."""
     graph = arranged(_graph(_branches, float32, [(64, 4, 20), (64, 4, 20), (4, 1)]))

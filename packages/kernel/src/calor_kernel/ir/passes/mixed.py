@@ -2,8 +2,9 @@
 
 Requirements: a cube finds its launch by its position along x, so the branch is the same for all
 units of a cube, and barriers of one launch stay uniform. Each launch sees its own positions, counts
-and units. Hidden parameters behind the others give the place where each launch ends, and the cubes
-along x and y of those that have more axes.
+and units. A cube has the shared memory of one launch only, so all use the same. Hidden parameters
+behind the others give the place where each launch ends, and the cubes along x and y of those that
+have more axes.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from calor_kernel.ir.passes.beside import CUBES
 from calor_kernel.ir.passes.rewriting import Parts, Rewriter
 from calor_kernel.ir.types import Type
 
+# What shared memory has: a type, and an alignment.
+Key = tuple[Type, int]
 # The memories and values of a kernel, by those that they replace.
 Known = tuple[dict[Memory, Memory], dict[Value, Parts]]
 
@@ -24,8 +27,9 @@ Known = tuple[dict[Memory, Memory], dict[Value, Parts]]
 def mixed(kernels: Sequence[Kernel], deep: Sequence[bool]) -> Kernel:
     """Return the kernel of launches that follow each other along x.
 
-    Cubes have one axis, and as many units as the largest; the others of a smaller kernel, which has
-    no barriers then, do nothing. ``deep``: which launches have cubes along y or z.
+    Cubes have one axis, and as many units as the largest; those beyond a smaller kernel's do
+    nothing. If it has barriers they end before these, as the attribute "teams" says: how many units
+    may meet there. ``deep``: which launches have cubes along y or z.
     """
     return _Mixed(kernels, deep).joined()
 
@@ -42,6 +46,41 @@ def can_idle(kernel: Kernel) -> bool:
     return not (shared or together)
 
 
+def shared_by(kernels: Sequence[Kernel]) -> dict[Key, list[Memory]]:
+    """Return the shared memories of a launch of kernels, in the order in which each takes them.
+
+    >>> two = [Memory("held", "shared", Type(int32), size) for size in (4, 8)]
+    >>> kernels = [Kernel("one", (), Block(), memories=(memory,)) for memory in two]
+    >>> [[memory.size for memory in found] for found in shared_by(kernels).values()]
+    [[8]]
+    """
+    found: dict[Key, list[Memory]] = {}
+    for kernel in kernels:
+        own: dict[Key, int] = {}
+        for memory in kernel.memories:
+            if memory.space != "shared":
+                continue
+            key = memory.type, memory.align
+            place = own[key] = own.get(key, -1) + 1
+            held = found.setdefault(key, [])
+            if place == len(held):
+                held.append(_like(memory))
+            held[place].size = max(held[place].size or 0, memory.size or 0)
+    return found
+
+
+def shared_bytes(kernels: Sequence[Kernel]) -> int:
+    """Return the bytes of shared memory of a cube of a launch of kernels."""
+    memories = tuple(m for held in shared_by(kernels).values() for m in held)
+    return Kernel("shared", (), Block(), memories=memories).shared_bytes
+
+
+def _like(memory: Memory) -> Memory:
+    return Memory(
+        memory.name, memory.space, memory.type, memory.size, memory.align, memory.writable
+    )
+
+
 class _Mixed(Rewriter):
     """Emits the bodies of kernels in branches."""
 
@@ -49,6 +88,9 @@ class _Mixed(Rewriter):
         super().__init__()
         self.kernels, self.deep = kernels, deep
         self.units = max(kernel.units for kernel in kernels)
+        self._shared = shared_by(kernels)
+        # How many shared memories of a kind the present launch has taken.
+        self._taken: dict[Key, int] = {}
         self._places: dict[tuple[str, int], Value] = {}
         self._ends = [Value(Type(int32), nonnegative=True) for _ in kernels]
         self._axes = {
@@ -59,32 +101,36 @@ class _Mixed(Rewriter):
 
     def memory_of(self, memory: Memory) -> Memory:
         """Return memory of the launch's own, for one kernel may be in several launches."""
-        return Memory(
-            memory.name, memory.space, memory.type, memory.size, memory.align, memory.writable
-        )
+        if memory.space != "shared":
+            return _like(memory)
+        key = memory.type, memory.align
+        place = self._taken[key] = self._taken.get(key, -1) + 1
+        return self._shared[key][place]
 
     def joined(self) -> Kernel:
         """Return the kernel of all launches."""
         parameters: list[Parameter] = []
-        memories: list[Memory] = []
+        memories = [m for held in self._shared.values() for m in held]
         known: list[Known] = []
         for k, kernel in enumerate(self.kernels):
-            self._memories, self._parts = {}, {}
+            self._memories, self._parts, self._taken = {}, {}, {}
             for parameter in kernel.parameters:
                 made = self._parameter(parameter)
                 name = f"{made.name}_of_{k}"
                 parameters.append(Parameter(name, made.declared, made.value, made.memory))
-            memories += [self.memory(m) for m in kernel.memories]
+            own = [self.memory(m) for m in kernel.memories]
+            memories += [m for m in own if m.space != "shared"]
             known.append((self._memories, self._parts))
         body = self.block
         place = self.convert(self._own("cube_position"), int32)
         unit = self.convert(self._own("unit_position"), int32)
         self._branch(0, place, unit, known)
         body.operations[:0] = self.constants
-        first, given = self.kernels[0], (*parameters, *self._hidden())
-        name = f"mixed_{first.name}"
-        cube = (self.units, 1, 1)
-        return Kernel(name, given, body, cube, first.plane, tuple(memories))
+        name, given = f"mixed_{self.kernels[0].name}", (*parameters, *self._hidden())
+        cube, plane = (self.units, 1, 1), max(kernel.plane for kernel in self.kernels)
+        fewer = [k for k in self.kernels if k.units < self.units and not can_idle(k)]
+        teams = {"teams": tuple(sorted({self.units, *(k.units for k in fewer)}))} if fewer else {}
+        return Kernel(name, given, body, cube, plane, tuple(memories), teams)
 
     def _hidden(self) -> Iterator[Parameter]:
         for k, end in enumerate(self._ends):

@@ -32,6 +32,9 @@ _BEYOND = 2
 # The ops with epilogues, and the values of an epilogue.
 _PRODUCTS: Final = frozenset(("dot_general", "conv"))
 _EPILOGUE: Final = 8
+# Reductions whose results are added one by one, from which the sums stay apart: each would wait for
+# the one before it.
+_TOTALS: Final = 8
 # Bytes that take less time than a launch.
 _FEW: Final = 1 << 20
 
@@ -173,7 +176,32 @@ class Search(Links):
         if not self._elementwise(number):
             return None
         role = self.role(group, self.graph.nodes[number].outputs[0])
-        return None if role == "row" and number in self._updates else role
+        apart = number in self._updates or number in self._adding
+        return None if role == "row" and apart else role
+
+    @property
+    def _adding(self) -> frozenset[int]:
+        return self._totals(0)
+
+    @once_of_graph
+    def _totals(self, _: int) -> frozenset[int]:
+        """Return the additions of the results of several reductions, as those of a norm of many."""
+        found, known = set[int](), dict[int, tuple[list[int], int]]()
+        for number, node in enumerate(self.graph.nodes):
+            if node.op.name != "add":
+                continue
+            adds, leaves = [number], 0
+            for value in self._sources(number):
+                maker = self.maker.get(value)
+                if maker in known and self.readers.get(value, ()) == [number]:
+                    more, count = known[maker]
+                    adds, leaves = adds + more, leaves + count
+                elif maker is not None and self.graph.nodes[maker].op.name in FOLDS:
+                    leaves += 1
+            known[number] = adds, leaves
+            if leaves >= _TOTALS:
+                found.update(adds)
+        return frozenset(found)
 
     @property
     def _updates(self) -> frozenset[int]:

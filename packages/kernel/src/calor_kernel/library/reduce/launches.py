@@ -37,7 +37,7 @@ _CHUNK: Final = 1 << 16
 _CACHED: Final = 64 << 20
 # Bytes of a row that a unit keeps in its own memory.
 _KEPT: Final = 1 << 14
-# Maximum of units of a row, for several rows and for a single one.
+# Maximum of units of a row, for many rows and for those that have a core each.
 _TEAM, _ALONE = 256, 1024
 # Vectors of a block, after which the sum is set aside.
 _DEPTH: Final = 64
@@ -175,11 +175,12 @@ def _plan(problem: Problem, rows: int, chunk: int) -> RowPlan:
         aligned = not several and not chunk and _has_pitch(problem)
         width = width if several or aligned else _whole_width(problem)
         even = is_even(problem, width) and (several or chunk % width == 0)
-        team = _team(length, width, info.max_units, rows)
+        alone = not exceeds(rows, 1 if chunk else info.cores)
+        team = _team(length, width, info.max_units, alone)
         lines = 1
         if several:
             # Short lines leave units for several of them.
-            whole = _team(terms, width, info.max_units, rows)
+            whole = _team(terms, width, info.max_units, alone)
             lines = _lines(whole // team, chunk or terms // greatest(length, 1))
         unroll = 4 if length >= 8 * team * width else 1
         once = problem.schedule.count == 1 and sum(problem.along[: len(program.memory)]) > 1
@@ -271,12 +272,12 @@ def _keeping(problem: Problem, plan: RowPlan) -> RowPlan:
     return plan
 
 
-def _team(length: int, width: int, units: int, rows: int) -> int:
-    """Return the units of a row: a power of two, with at least two vectors each."""
+def _team(length: int, width: int, units: int, alone: bool) -> int:
+    """Return the units of a row, which may have a core: a power of two, for two vectors each."""
     wanted = max(-(-length // (2 * width)), 1)
     team = 1 << (wanted - 1).bit_length()
-    # A single row may use all units that run on a core at a time.
-    most = min(units, _ALONE if rows == 1 else _TEAM)
+    # Of a core a row may use all units that run at a time.
+    most = min(units, _ALONE if alone else _TEAM)
     while team > most:
         team //= 2
     return team
