@@ -83,6 +83,7 @@ def describe(device: Any, dialect: WGSL) -> DeviceInfo:
         registers=_REGISTERS.get(info["vendor_id"], 0),
         # All cubes of a core have as much on an H200, which is what plans assume.
         shared_bytes=dialect.shared_bytes,
+        shared_word=4,
         # Numbers share one buffer, so counting them with the buffers errs towards fewer. Each
         # buffer costs time: the device 25 ns on an H200.
         arguments=min(256, dialect.buffers - dialect.limited),

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from calor.dtypes import DType
 from calor_kernel.language.features import FEATURES
+
+# The alignment of pieces of shared memory.
+_PIECE: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +24,7 @@ class DeviceInfo:
     registers, if the compiler's limit differs from the usual one for its planes; else 0.
     ``registers``: those of a unit, as kernels estimate them, from which on the compiler was seen to
     be slow; 0 if the usual limit holds. ``shared_bytes``: the shared memory of a cube;
+    ``shared_word``: the bytes that an element takes there at least;
     ``core_shared_bytes``: that of a core, which its cubes divide, if a cube may not have all of it;
     else 0. ``cores``: the cubes that run concurrently. ``caches``: bytes per level, the nearest
     first, as far as private to a core. ``max_cubes``: cubes of a launch per axis. ``align``: the
@@ -43,6 +47,7 @@ class DeviceInfo:
     accumulators: int = 0
     registers: int = 0
     shared_bytes: int = 0
+    shared_word: int = 1
     core_shared_bytes: int = 0
     cores: int = 1
     caches: tuple[int, ...] = ()
@@ -63,6 +68,14 @@ class DeviceInfo:
     def starts(self) -> int:
         """The alignment in bytes of the start of a part of a buffer that kernels may read."""
         return self.part_align or self.align
+
+    def shared_room(self, count: int, itemsize: int) -> int:
+        """Return the bytes of shared memory of a piece of so many elements, with its alignment.
+
+        >>> DeviceInfo("a device", frozenset(), shared_word=4).shared_room(9, 1)
+        48
+        """
+        return -(-count * max(itemsize, self.shared_word) // _PIECE) * _PIECE
 
     def shared_of(self, cubes: int) -> int:
         """Return the bytes of shared memory that each of so many cubes of a core may have."""

@@ -17,6 +17,8 @@ from calor_kernel.contract.work import Input, Launch, Scratch
 _UNITS = 256
 # Pixels of a tile. One more lies between channels, so that an access meets different banks.
 _PLACES = 64
+# Elements of shared memory from channel to channel, which meet different banks.
+_PITCH = _PLACES + 1
 # Pixels of an access where they are dense.
 _RUN = 4
 # Half of the last bit that TF32 keeps, and the mask of all bits that it keeps.
@@ -58,7 +60,7 @@ def channels_last(
     lead = kl.cube_position(0) // tiles
     skipped = lead % blocks * room
     first, begin = kl.cube_position(0) % tiles * _PLACES, kl.cube_position(1) * deep
-    pitch = _PLACES + 1
+    pitch = _PITCH
     tile = kl.shared(deep * pitch, x.dtype)
     unit = kl.unit_index()
     across_units = _PLACES // run
@@ -133,6 +135,8 @@ def last_launch(
     filled = (down, across) != given
     run = _RUN if dense and not filled and all(n % _RUN == 0 for n in numbers) else 1
     deep = 64 if room > 32 else 32 if room > 16 else 16
+    while deep > 16 and info.shared_room(deep * _PITCH, dtype.itemsize) > info.shared_bytes:
+        deep //= 2
     places = rows[0] * down * across
     spans = (leads * blocks * places * room, leads * abs(outer), channels * abs(channel))
     reach = down * abs(steps[0]) + across * abs(steps[1]) + rows[0] * abs(rows[1])

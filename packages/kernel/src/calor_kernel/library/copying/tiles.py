@@ -127,8 +127,9 @@ def transposing_launch(over: Transfer, info: DeviceInfo, label: str) -> Launch:
         tuple(over.written[i] for i in rest),
     )
     blocks = prod(problem.sizes)
-    if info.max_units > 1 and info.has("barrier"):
-        tile = SharedTile.of(rows, columns)
+    tile = SharedTile.of(rows, columns)
+    shared = info.shared_room(tile.size, over.dtype.itemsize)
+    if info.max_units > 1 and info.has("barrier") and shared <= info.shared_bytes:
         cubes = blocks * -(-rows // tile.rows) * -(-columns // tile.columns)
         units = tile.units(info)
         grid = Grid((cubes, 1, 1), (units, 1, 1), index=over.index(info))

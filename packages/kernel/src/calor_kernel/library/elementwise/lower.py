@@ -284,7 +284,7 @@ def _tiles_refusal(p: Problem, request: Request) -> str | None:
     if not p.many:
         return None
     tile = SharedTile.of(p.sizes[tiling.axis], p.sizes[-1])
-    shared = tile.size * sum(p.views[k].dtype.itemsize for k in tiling.across)
+    shared = sum(p.info.shared_room(tile.size, p.views[k].dtype.itemsize) for k in tiling.across)
     if shared <= p.info.shared_bytes and p.info.has("barrier"):
         return None
     return "the device has no cubes with enough shared memory"

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, Generic, TypeVar
 from calor.dtypes import DType, int32
 from calor_kernel import language as kl
 from calor_kernel.contract.choices import exceeds
+from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Typed
 from calor_kernel.language.declared import ELEMENT, READS
 from calor_kernel.library.reduce.job import Problem, Strides
@@ -51,11 +52,10 @@ class Prologue:
         """The rows that a cube computes at the same time."""
         return self.units // self.plan.team
 
-    def nbytes(self, rows: int) -> int:
+    def nbytes(self, rows: int, info: DeviceInfo) -> int:
         """Return the bytes of shared memory for some rows."""
         count = -(-rows // self.teams) * self.teams
-        size: int = self.dtype.itemsize
-        return count * self.capacity * size
+        return info.shared_room(count * self.capacity, self.dtype.itemsize)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ def prologue_of(problem: Problem, units: int, rows: int, planes: int) -> dict[st
     capacity = plan.team * plan.held * plan.width
     capacity = -(-capacity // _ACCESS) * _ACCESS
     made = Prologue(program, plan, dtype, capacity, units)
-    if made.nbytes(rows) > min(_ROOM, info.shared_of(2)):
+    if made.nbytes(rows, info) > min(_ROOM, info.shared_of(2)):
         return None
     numbers = zip(problem.job.numbers, program.numbers, strict=True)
     *views, _ = problem.views()

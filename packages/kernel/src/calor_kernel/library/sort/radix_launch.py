@@ -38,6 +38,7 @@ from calor_kernel.library.steps import Steps
 
 # Units of a cube at most, with planes and without; elements of a unit; shared memory of a cube.
 _UNITS, _ALONE, _ITEMS, _SHARED = 512, 128, 16, 96 << 10
+_LEAST: Final = 64  # units of a cube
 # Elements of a unit at least, for inputs that do not fill the device.
 _FEW: Final = 2
 # Rows up to this length are ranked by comparison; above the second one counts overflow a word.
@@ -49,12 +50,14 @@ def radix_refusal(request: Request) -> str | None:
     """Return why rows are not sorted by digits in cubes of many units."""
     (x,) = request.inputs
     info, word = request.info, UNSIGNED.get(x.dtype.itemsize)
-    if info.max_units < 64 or not (info.has("atomics") and info.has("barrier")):
-        return "a cube has fewer than 64 units, or no atomics or barriers"
+    if info.max_units < _LEAST or not (info.has("atomics") and info.has("barrier")):
+        return f"a cube has fewer than {_LEAST} units, or no atomics or barriers"
     if word not in info.dtypes or x.dtype.kind == "complex":
         return f"the keys of {x.dtype} are no words of the device"
     if x.shape[request.attributes["axis"]] <= _RANKED:
         return f"rows of at most {_RANKED} elements are ranked by comparison"
+    if shared_bytes(info, Tile(_LEAST, 1, _bits(_LEAST, info.planes[0])), word) > info.shared_bytes:
+        return "shared memory is too small for the smallest tile"
     return None
 
 
@@ -76,16 +79,16 @@ def tile_of(info: DeviceInfo, word: DType, n: int, rows: int) -> Tile:
     """Return the tile for rows of n elements: a whole row if it fits, else a part."""
     plane: int = info.planes[0]
     most = min(_UNITS if plane > 1 else _ALONE, info.max_units)
-    units = 64
+    units = _LEAST
     while 2 * units <= most and 8 * units < n:
         units *= 2
     room, bits = min(info.shared_bytes, _SHARED), _bits(units, plane)
     # Small planes have many histograms, which take memory from elements.
-    while units > 64 and shared_bytes(units, _FEW, bits, plane, word) > room:
+    while units > _LEAST and shared_bytes(info, Tile(units, _FEW, bits), word) > room:
         units //= 2
         bits = _bits(units, plane)
     items = _ITEMS
-    while items > 1 and shared_bytes(units, items, bits, plane, word) > room:
+    while items > 1 and shared_bytes(info, Tile(units, items, bits), word) > room:
         items //= 2
     if n > units * items:
         while items > _FEW and n * rows < info.cores * units * items:
@@ -101,11 +104,12 @@ def _bits(units: int, plane: int) -> int:
     return min(8, units.bit_length() - 1) if plane > 1 else 4
 
 
-def shared_bytes(units: int, items: int, bits: int, plane: int, word: DType) -> int:
+def shared_bytes(info: DeviceInfo, tile: Tile, word: DType) -> int:
     """Return the shared memory of a cube that moves elements by a digit."""
-    planes = units // plane
-    each: int = word.itemsize + 4
-    return units * items * each + 4 * ((planes + 2) << bits) + 4 * planes
+    planes, digits = tile.units // info.planes[0], 1 << tile.bits
+    numbers = (planes * digits, digits, max(planes, 1), digits, tile.elements)
+    keys = info.shared_room(tile.elements, word.itemsize)
+    return keys + sum(info.shared_room(count, int32.itemsize) for count in numbers)
 
 
 def radix_sorts(request: Request) -> list[Work]:

@@ -113,7 +113,8 @@ def _plan(request: Request, n: int, count: int, width: int) -> SelectPlan | None
         return None
     bits = 8 if units >= 256 else 4
     each = (8 if x.dtype.itemsize == 8 else 4) + 4
-    fixed = 4 * (most + (1 << bits) + units // info.planes[0] + 6)
+    numbers = (most, 1 << bits, max(units // info.planes[0], 1), 6)
+    fixed = sum(info.shared_room(count, uint32.itemsize) for count in numbers)
     room = (min(info.shared_bytes, _SHARED) - fixed) // each
     vectors = max(1, min(_ITEMS // width, _LOADS))
     while vectors > 1 and most + 2 * units * width * vectors > room:
