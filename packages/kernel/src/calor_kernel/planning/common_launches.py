@@ -41,7 +41,7 @@ _HIDDEN: Final = 4
 _LARGE: Final = 64 << 20
 _MEMORY = Input | Output | Scratch
 # Unlike launches in one: each is short, so the next would begin when it ends, and they need little.
-_SHORT_BYTES: Final = 16 << 20
+_SHORT_BYTES: Final = 64 << 20
 _SHORT_FLOPS: Final = 1 << 24
 _SHORT_SHARED: Final = 16 << 10
 # Operations of a kernel that is soon compiled, and of all kernels of a launch, whose compilation

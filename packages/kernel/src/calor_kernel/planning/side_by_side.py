@@ -180,8 +180,9 @@ class _Search:
 
         A counter often is, and a large value costs a copy if it is.
         """
-        inputs = self.draft.tasks[number].inputs
-        pieces = {inputs[i].piece for i, _ in self.works[number].in_place}
+        task = self.draft.tasks[number]
+        pairs = [(task.inputs[i], task.outputs[o]) for i, o in self.works[number].in_place]
+        pieces = {v.piece for v, made in pairs if v.whole and v.piece.nbytes == made.nbytes}
         return {
             piece
             for piece in pieces
