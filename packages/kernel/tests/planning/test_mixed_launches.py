@@ -109,6 +109,16 @@ def test_shared_memory_is_that_of_one(monkeypatch):
     assert max(alone) <= together < sum(alone)
 
 
+def test_gradients_of_queries_and_keys_are_one_launch(monkeypatch):
+    """Two launches of one work do not wait for each other, and those that do stay apart."""
+    function, given = FAMILIES["attention gradients"][0], (floats(1, 2, 70, 16),) * 2
+    info = replace(PLAIN, features=PLAIN.features | {"early_exit"})
+    before, after = both(monkeypatch, device_with(info), function, *given)
+    (joined,) = (label for label in after if "query_gradient" in label)
+    assert "key_gradient" in joined
+    assert joined not in before
+
+
 def test_parts_of_a_large_value_are_copied_in_one_launch(monkeypatch):
     """A part is no state that is written in place, however large what it is a part of."""
     monkeypatch.setattr(side_by_side, "_COPIED", 100)
