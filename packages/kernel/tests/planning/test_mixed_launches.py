@@ -7,7 +7,7 @@ import pytest
 
 import calor
 from calor_interpreter.device import MANY_UNITS
-from calor_kernel.planning import common_launches
+from calor_kernel.planning import common_launches, side_by_side
 
 from ..library.test_many_cubes import FAMILIES
 from .test_side_by_side import both, device_with, floats
@@ -107,6 +107,27 @@ def test_shared_memory_is_that_of_one(monkeypatch):
     both(monkeypatch, device_with(PLAIN), products, floats(24, 40), floats(40, 136), floats(24, 13))
     (together, *alone), *_ = taken
     assert max(alone) <= together < sum(alone)
+
+
+def test_gradients_of_queries_and_keys_are_one_launch(monkeypatch):
+    """Two launches of one work do not wait for each other, and those that do stay apart."""
+    function, given = FAMILIES["attention gradients"][0], (floats(1, 2, 70, 16),) * 2
+    info = replace(PLAIN, features=PLAIN.features | {"early_exit"})
+    before, after = both(monkeypatch, device_with(info), function, *given)
+    (joined,) = (label for label in after if "query_gradient" in label)
+    assert "key_gradient" in joined
+    assert joined not in before
+
+
+def test_parts_of_a_large_value_are_copied_in_one_launch(monkeypatch):
+    """A part is no state that is written in place, however large what it is a part of."""
+    monkeypatch.setattr(side_by_side, "_COPIED", 100)
+
+    def parts(x):
+        return x[:9], x[9:20], x[20:]
+
+    before, after = both(monkeypatch, device_with(DEAR), parts, floats(40, 90))
+    assert (sum(before.values()), sum(after.values())) == (3, 1)
 
 
 def test_equal_work_of_short_plans_is_one_launch(monkeypatch):

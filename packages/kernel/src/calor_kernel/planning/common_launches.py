@@ -41,8 +41,8 @@ _HIDDEN: Final = 4
 _LARGE: Final = 64 << 20
 _MEMORY = Input | Output | Scratch
 # Unlike launches in one: each is short, so the next would begin when it ends, and they need little.
-_SHORT_BYTES: Final = 16 << 20
-_SHORT_FLOPS: Final = 1 << 24
+_SHORT_BYTES: Final = 64 << 20
+_SHORT_FLOPS: Final = 1 << 26
 _SHORT_SHARED: Final = 16 << 10
 # Operations of a kernel that is soon compiled, and of all kernels of a launch, whose compilation
 # takes as long as theirs after each other.
@@ -90,14 +90,58 @@ def may_mix(work: Work, info: DeviceInfo) -> bool:
     """Return whether the launches of a work are short, and may be one with unlike ones."""
     if work.failures or not work.launches:
         return False
-    return all(
-        not (la.alone or la.build.beside or la.build.mixed)
-        and la.nbytes <= _SHORT_BYTES
-        and la.flops <= (_LONG_FLOPS if _is_long(la.build) else _SHORT_FLOPS)
-        and not any(isinstance(a, Status) for a in la.arguments)
-        and len(la.arguments) * 2 + _HIDDEN <= info.arguments
-        for la in work.launches
+    return all(_is_short(la, info) for la in work.launches)
+
+
+def _is_short(launch: Launch, info: DeviceInfo) -> bool:
+    build, given = launch.build, launch.arguments
+    return (
+        not (launch.alone or build.beside or build.mixed)
+        and launch.nbytes <= _SHORT_BYTES
+        and launch.flops <= (_LONG_FLOPS if _is_long(build) else _SHORT_FLOPS)
+        and not any(isinstance(a, Status) for a in given)
+        and len(given) * 2 + _HIDDEN <= info.arguments
     )
+
+
+def independent(work: Work, info: DeviceInfo) -> Work:
+    """Return a work whose adjacent launches that do not wait for each other are one launch.
+
+    The gradients of an attention's queries and keys are two, of the same operands.
+    """
+    groups: list[list[Launch]] = []
+    for launch in work.launches:
+        last = groups[-1] if groups else []
+        every = [*last, launch]
+        if (
+            last
+            and all(_is_short(la, info) for la in every)
+            and not any(_waits(launch, other) for other in last)
+            and _fit(every, info)
+        ):
+            last.append(launch)
+        else:
+            groups.append([launch])
+    if len(groups) == len(work.launches):
+        return work
+    made = tuple(g[0] if len(g) == 1 else _one_of(g, [la.arguments for la in g]) for g in groups)
+    return replace(work, launches=made)
+
+
+def _waits(launch: Launch, before: Launch) -> bool:
+    """Return whether a launch may use what one before it writes, or the other way round."""
+    uses, held = _uses(launch), _uses(before)
+    return any(uses[m] or held[m] for m in uses.keys() & held.keys())
+
+
+def _uses(launch: Launch) -> dict[object, bool]:
+    """Return the memory of a launch, and whether it may write there."""
+    found: dict[object, bool] = {}
+    for argument, declared in zip(launch.arguments, launch.build.signature, strict=False):
+        memory: object = (type(argument), getattr(argument, "number", None))
+        if isinstance(argument, _MEMORY | Flags):
+            found[memory] = found.get(memory, False) or getattr(declared, "writable", True)
+    return found
 
 
 def _is_long(build: Build) -> bool:
@@ -107,27 +151,29 @@ def _is_long(build: Build) -> bool:
 
 def fits_mixed(works: Sequence[Work], info: DeviceInfo) -> bool:
     """Return whether the launches of works that may mix fit one launch, in each of their orders."""
-    for order in range(max(len(work.launches) for work in works)):
-        every = [work.launches[order] for work in works if order < len(work.launches)]
-        if sum(len(la.arguments) + 3 for la in every) + _HIDDEN > info.arguments:
-            return False
-        # A kernel that needs no planes may have units in lock step.
-        planes = {la.build.plane for la in every}
-        if len(planes - {1}) > 1:
-            return False
-        kernels = [_kernel(la.build, info) for la in every]
-        texts = [_length(kernel) for kernel in kernels]
-        mosts = [_TEXT if _is_long(la.build) else _SHORT_TEXT for la in every]
-        if len(every) > 1 and (sum(texts) > _TEXT or any(map(gt, texts, mosts))):
-            return False
-        # Cores have fewer cubes at a time if one of them needs more than the others.
-        most = max(_SHORT_SHARED, *(kernel.shared_bytes * 5 // 4 for kernel in kernels))
-        units = max(kernel.units for kernel in kernels)
-        if units > info.max_cube[0] or shared_bytes(kernels) > most:
-            return False
-        if not all(_fits_cube(kernel, units, max(planes), info) for kernel in kernels):
-            return False
-    return True
+    orders = range(max(len(work.launches) for work in works))
+    return all(_fit([w.launches[k] for w in works if k < len(w.launches)], info) for k in orders)
+
+
+def _fit(every: Sequence[Launch], info: DeviceInfo) -> bool:
+    """Return whether short launches fit one."""
+    if sum(len(la.arguments) + 3 for la in every) + _HIDDEN > info.arguments:
+        return False
+    # A kernel that needs no planes may have units in lock step.
+    planes = {la.build.plane for la in every}
+    if len(planes - {1}) > 1:
+        return False
+    kernels = [_kernel(la.build, info) for la in every]
+    texts = [_length(kernel) for kernel in kernels]
+    mosts = [_TEXT if _is_long(la.build) else _SHORT_TEXT for la in every]
+    if len(every) > 1 and (sum(texts) > _TEXT or any(map(gt, texts, mosts))):
+        return False
+    # Cores have fewer cubes at a time if one of them needs more than the others.
+    most = max(_SHORT_SHARED, *(kernel.shared_bytes * 5 // 4 for kernel in kernels))
+    units = max(kernel.units for kernel in kernels)
+    if units > info.max_cube[0] or shared_bytes(kernels) > most:
+        return False
+    return all(_fits_cube(kernel, units, max(planes), info) for kernel in kernels)
 
 
 def _fits_cube(kernel: Kernel, units: int, plane: int, info: DeviceInfo) -> bool:
@@ -303,13 +349,18 @@ def _unlike(members: Sequence[_Member], order: int) -> Iterator[Launch]:
     given = [[m.own(a) for a in la.arguments] for m, la in zip(having, every, strict=True)]
     if len(every) == 1:
         yield replace(every[0], arguments=tuple(given[0]), copies=None, prepares=False)
-        return
+    else:
+        yield _one_of(every, given)
+
+
+def _one_of(every: Sequence[Launch], given: Sequence[Sequence[Argument]]) -> Launch:
+    """Return unlike launches, with these arguments, as one."""
     deep = tuple(la.cubes[1:] != (1, 1) for la in every)
     ends = [*accumulate(prod(la.cubes) for la in every)]
     arguments = [one for some in given for one in some]
     for end, la, several in zip(ends, every, deep, strict=True):
         arguments += [end, *la.cubes[:2]] if several else [end]
-    yield Launch(
+    return Launch(
         _mixed([la.build for la in every], deep),
         (ends[-1], 1, 1),
         tuple(arguments),

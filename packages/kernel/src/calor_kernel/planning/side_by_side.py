@@ -25,7 +25,13 @@ from typing import Any, Final
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.work import Work
 from calor_kernel.planning.arena import lay_out, lives
-from calor_kernel.planning.common_launches import fits_mixed, form_of, may_mix, merged
+from calor_kernel.planning.common_launches import (
+    fits_mixed,
+    form_of,
+    independent,
+    may_mix,
+    merged,
+)
 from calor_kernel.planning.preparations import preparations
 from calor_kernel.planning.shared_copies import OPERAND_COPY
 from calor_kernel.planning.values import Draft, Piece, Task
@@ -59,6 +65,8 @@ def side_by_side(
     short = len(draft.tasks) < (_FEW if info.launch_ns else _SHORT)
     if left or (short and not info.launch_ns):
         return draft, works
+    if short:
+        works = [independent(work, info) for work in works]
     before, specs = 0, draft.graph.specs
     whole = sum(specs[v].nbytes for v in draft.graph.inputs) + sum(p.nbytes for p in draft.outputs)
     for waiting in _WAITING:
@@ -180,8 +188,9 @@ class _Search:
 
         A counter often is, and a large value costs a copy if it is.
         """
-        inputs = self.draft.tasks[number].inputs
-        pieces = {inputs[i].piece for i, _ in self.works[number].in_place}
+        task = self.draft.tasks[number]
+        pairs = [(task.inputs[i], task.outputs[o]) for i, o in self.works[number].in_place]
+        pieces = {v.piece for v, made in pairs if v.whole and v.piece.nbytes == made.nbytes}
         return {
             piece
             for piece in pieces
