@@ -8,7 +8,7 @@ stored before.
 
 from __future__ import annotations
 
-from calor.dtypes import int32, int64
+from calor.dtypes import int32, int64, uint64
 from calor_kernel import language as kl
 
 
@@ -68,9 +68,10 @@ def wait_for(flags: kl.Pointer, place: kl.Index, count: kl.Number) -> None:
     without them.
     """
     if kl.unit_index() < kl.plane_size():
-        behind = kl.constant(1, int32)
+        behind = kl.constant(1, uint64)
         while behind != 0:
             arrived = flags.load(place, order="relaxed", scope="device").to(int32)
-            behind = kl.plane_reduce("max", (arrived < count.to(int32)).to(int32))
+            few = arrived < count.to(int32)
+            behind = kl.plane_ballot(few) if kl.plane_size() > 1 else few.to(uint64)
         kl.fence("device", "acquire")
     kl.barrier()
