@@ -35,6 +35,8 @@ DIRECTIONS = ("forward", "gradient of the image", "gradient of the weights")
 CONVOLUTIONS = {"bf16": "", "tf32": "-tf32", "f32": "-f32"}
 # The quantiles of a result of the fuzzer.
 QUANTILES = ("min", "5%", "25%", "50%", "75%", "95%")
+# The results of steps with and without fusers.
+FUSION = "census-fusion-"
 REAL_MODELS = ("cpu", "cuda-h200", "opencl-h200", "wgpu-h200")
 
 
@@ -275,7 +277,7 @@ def memory() -> Iterator[str]:
 
 def census() -> Iterator[str]:
     """Whole steps of models: times, launches and peak memory of calor, and its peers' ratios."""
-    names = names_of("census-")
+    names = [name for name in names_of("census-") if name not in names_of(FUSION)]
     if not names:
         yield "No result is kept yet; `benchmarks/README.md` has the command."
     for name in names:
@@ -291,6 +293,28 @@ def census() -> Iterator[str]:
             yield from table(head, (step_of(row, list(peers)) for row in result["rows"]))
         if name != names[-1]:
             yield ""
+
+
+def fusion() -> Iterator[str]:
+    """Steps without fusers beside those with them, of each device in one table."""
+    results = [newest(name) for name in names_of(FUSION)]
+    for result in results:
+        yield from setting(result)
+        yield ""
+    steps: dict[str, dict[int, str]] = {}
+    for number, result in enumerate(results):
+        for row in result["rows"]:
+            title, _, _ = row["case"].partition(f" {row['dtype']}, ")
+            taken, gain = row["seconds"]["calor"], row["ratios"]["calor-unfused"]
+            steps.setdefault(title, {})[number] = f"{ratio(gain)} of {duration(taken)}"
+    heads = (f"{r['device']}, {r['rows'][0]['dtype']}" for r in results)
+    yield from table(
+        ("step", *heads),
+        (
+            (title, *(found.get(n, "") for n in range(len(results))))
+            for title, found in steps.items()
+        ),
+    )
 
 
 def first_calls_of(row: Result) -> tuple[str, ...]:
@@ -455,6 +479,7 @@ TABLES: dict[str, Callable[[], Iterator[str]]] = {
     "quickstart": quickstart,
     "memory": memory,
     "census": census,
+    "fusion": fusion,
     "counters": counters,
     "replanning": replanning,
     "many-sizes": many_sizes,
