@@ -200,6 +200,26 @@ def test_flags_are_zero_however_many_a_plan_of_a_template_has(name):
     assert any(not isinstance(n, int) for n in flags), "no template has flags of any number"
 
 
+def test_what_is_prepared_of_constants_is_not_that_of_other_graphs():
+    function, arguments = CASES["linear"]
+    backend = backend_of(replace(ONE_UNIT, cores=2))
+    engine = backend.engine(0)
+    _, w = arguments(5, 5)
+    weights = [w, w[::-1] * 2]
+    kept = []
+    for turn, n in enumerate((40, 41, 42)):
+        x, _ = arguments(n, 5)
+        for own in weights:
+            graph = graph_of(lambda x, own=own: function(x, late(own)), [x])
+            assert not backend.claim(0, graph).reasons
+            (found,) = run(backend, graph, [x], calls=2)
+            with calor.device("numpy"):
+                wanted = np.asarray(function(calor.asarray(x), calor.asarray(own)))
+            np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4, err_msg=f"{turn}")
+        kept += [one.sized_keeper for one in known_templates(engine) if one.sized_keeper]
+    assert kept, "no template watches what it prepares"
+
+
 def test_what_a_template_has_no_recording_for_is_planned_anew(backend, monkeypatch):
     function, arguments = CASES["ramp"]
     engine = backend.engine(0)

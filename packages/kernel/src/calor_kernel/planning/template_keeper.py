@@ -79,7 +79,7 @@ class TemplateKeeper(Keeper):
             staying = frozenset(
                 k
                 for k, value in enumerate(task.inputs)
-                if value.piece.kind == "constant"
+                if (value.piece.kind == "constant" and not self._varies(value.piece))
                 or (value.piece.kind == "input" and value.piece.number in stay)
             )
             work = self._sized(made, task, usual, staying)
@@ -104,6 +104,13 @@ class TemplateKeeper(Keeper):
         symbolic = Symbolic(made.trace, recorder, made.patches, made.lowerings)
         rest = open_recording(plan.engine, symbolic, {}, pieces, done)
         return _Kept(preparing, rest, end)
+
+    def _varies(self, constant: Piece) -> bool:
+        """Return whether graphs of the template differ in the bytes of a constant."""
+        places = [place for place, _ in self.template.made.patches]
+        if is_size(constant.number):
+            return any(place is constant.number for place in places)
+        return any(not is_size(place) and place == constant.number for place in places)
 
     def _sized(self, made: Symbolic, task: Task, usual: Work, staying: frozenset[int]) -> Work:
         """Return the work for a task with some unchanged operands."""
