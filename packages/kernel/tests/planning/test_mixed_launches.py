@@ -7,6 +7,7 @@ import pytest
 
 import calor
 from calor_interpreter.device import MANY_UNITS
+from calor_kernel.library.conv import winograd_launch, winograd_plan
 from calor_kernel.planning import common_launches, side_by_side
 
 from ..library.test_many_cubes import FAMILIES
@@ -117,6 +118,19 @@ def test_gradients_of_queries_and_keys_are_one_launch(monkeypatch):
     (joined,) = (label for label in after if "query_gradient" in label)
     assert "key_gradient" in joined
     assert joined not in before
+
+
+def test_chunks_of_a_convolution_overlap(monkeypatch):
+    """The sums of a chunk are transformed beside the tiles of the next one."""
+    monkeypatch.setattr(winograd_plan, "BOUND", 1 << 18)
+    monkeypatch.setattr(winograd_launch, "_direct", lambda one: float("inf"))
+
+    def layer(x, w):
+        return calor.nn.functional.conv2d(x, w, padding=1)
+
+    given = floats(3, 64, 8, 8), floats(64, 64, 3, 3)
+    _, after = both(monkeypatch, device_with(PLAIN), layer, *given)
+    assert after["conv sums transformed + conv tiles transformed"] >= 1
 
 
 def test_parts_of_a_large_value_are_copied_in_one_launch(monkeypatch):
