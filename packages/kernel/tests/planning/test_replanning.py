@@ -200,24 +200,28 @@ def test_flags_are_zero_however_many_a_plan_of_a_template_has(name):
     assert any(not isinstance(n, int) for n in flags), "no template has flags of any number"
 
 
-def test_what_is_prepared_of_constants_is_not_that_of_other_graphs():
-    function, arguments = CASES["linear"]
-    backend = backend_of(replace(ONE_UNIT, cores=2))
+@pytest.mark.parametrize("beside", [True, False], ids=["an operand too", "constants alone"])
+def test_what_is_prepared_of_constants_is_not_that_of_other_graphs(beside):
+    linear, arguments = CASES["linear"]
+    backend = backend_of(ONE_UNIT)
     engine = backend.engine(0)
-    _, w = arguments(5, 5)
-    weights = [w, w[::-1] * 2]
-    kept = []
-    for turn, n in enumerate((40, 41, 42)):
-        x, _ = arguments(n, 5)
-        for own in weights:
-            graph = graph_of(lambda x, own=own: function(x, late(own)), [x])
+    for n in (40, 41, 42):
+        arrays = arguments(n, 5)[: 1 + beside]
+        for own in (W, W[::-1] * 2):
+
+            def function(x, *w, own=own):
+                return sum(linear(x, one) for one in (*w, late(own)))
+
+            graph = graph_of(function, arrays)
             assert not backend.claim(0, graph).reasons
-            (found,) = run(backend, graph, [x], calls=2)
+            (found,) = run(backend, graph, arrays, calls=2)
             with calor.device("numpy"):
-                wanted = np.asarray(function(calor.asarray(x), calor.asarray(own)))
-            np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4, err_msg=f"{turn}")
-        kept += [one.sized_keeper for one in known_templates(engine) if one.sized_keeper]
-    assert kept, "no template watches what it prepares"
+                wanted = np.asarray(function(*map(calor.asarray, arrays)))
+            np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+    templates = known_templates(engine)
+    assert templates
+    # What is prepared of constants alone is not kept, so there is nothing to watch.
+    assert all((one.sized_keeper is not None) is beside for one in templates)
 
 
 def test_what_a_template_has_no_recording_for_is_planned_anew(backend, monkeypatch):

@@ -47,9 +47,11 @@ class TemplateKeeper(Keeper):
 
     @classmethod
     def of_template(cls, plan: Plan, template: Template) -> TemplateKeeper | None:
-        """Return the keeper of a template; None if its plans prepare nothing."""
+        """Return the keeper of a template; None if its plans prepare nothing that they share."""
         made = Keeper.of(plan)
-        return None if made is None else cls(plan, made.watched, template)
+        if made is None or (template.made.patches and not made.watched):
+            return None
+        return cls(plan, made.watched, template)
 
     def kept(self, inputs: Sequence[Any]) -> KeptForSizes | None:
         """Return the recording for calls with these inputs, None if nothing is kept for them."""
