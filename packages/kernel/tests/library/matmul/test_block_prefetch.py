@@ -31,9 +31,11 @@ def product(m, k, n, along=False):
 @pytest.mark.parametrize(("order", "lines", "length"), [("columns", 7, 24), ("depth", 24, 7)])
 @pytest.mark.parametrize("tiles", [1, 4, 40])
 def test_tiles_share_all_lines(order, lines, length, tiles):
-    made = next_block(Block(2, 5, 100, 7), 11, 100, 8, tiles, order)
+    made = next_block(Block(2, 5, 100, 7), 11, 100, 8, tiles, 9, order, 4)
     assert (made.at, made.step, made.lines, made.length) == (11, 100, lines, length)
     assert made.share * tiles >= lines > (made.share - 1) * tiles
+    # A turn prefetches 16 elements of a line.
+    assert made.later * -(-length // 16) <= 9 < (made.later + 1) * -(-length // 16)
 
 
 @kl.kernel
@@ -41,8 +43,8 @@ def walk(
     b: kl.In, found: kl.Out, turns: kl.Size, step: kl.Size, length: kl.Size, share: kl.Size
 ) -> None:
     """Write the parts that a tile prefetches while it computes, and where a burst of them ends."""
-    block = NextBlock(turns * 0, step, share * 3, length, share)
-    at, along = block.prefetch(b, turns * 0 + 1, turns), turns * 0
+    block = NextBlock(turns * 0, step, share * 3, length, share, turns // ((length + 15) // 16))
+    at, along = block.prefetch(b, turns * 0 + 1), turns * 0
     for turn in kl.loop_range(turns):
         found[turn] = (at + along).to(found.dtype)
         at, along = block.step_on(b, at, along)
@@ -68,7 +70,10 @@ def test_only_cubes_that_pack_prefetch(rows, side, there):
     shapes = [(rows, side), (side, side)]
     graph = graph_of(lambda x, w: x @ w, float32, shapes)
     _, launches = run(graph, operands(shapes, float32), ONE_UNIT, ())
-    assert ("prefetch" in kernel_text(launches[-1].build.kernel())) is there
+    text = kernel_text(launches[-1].build.kernel())
+    assert ("prefetch b " in text) is there
+    # Every tile asks for the part of the result that it writes.
+    assert "prefetch c " in text
 
 
 @pytest.mark.parametrize(("device", "there"), [(WIDE, True), (ONE_UNIT, False)])
@@ -77,7 +82,7 @@ def test_few_rows_ask_for_the_next_panel_of_a_matrix_as_it_lies(device, there):
     graph = graph_of(calor.matmul, float32, [a.shape for a in arrays])
     found, launches = run(graph, arrays, device, ())
     (only,) = launches
-    assert ("prefetch" in kernel_text(only.build.kernel())) is there
+    assert ("prefetch b " in kernel_text(only.build.kernel())) is there
     near(found, calor.matmul, arrays, float32, "highest")
 
 

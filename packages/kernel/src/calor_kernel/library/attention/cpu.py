@@ -162,9 +162,21 @@ def attend_cpu(
                 local * tiles.value_room + p, lanes, mask=inside & kl.splat(g.keys > 0, lanes)
             )
             value = made * under
-            out.store(at * value_width + p, value.to(out.dtype), mask=inside)
+            store_part(out.at(at * value_width), p, value.to(out.dtype), value_width)
             if rest is not None:
-                rest.store(at * value_width + p, dropped(value, out.dtype), mask=inside)
+                store_part(rest.at(at * value_width), p, dropped(value, out.dtype), value_width)
+
+
+@kl.helper
+def store_part(row: kl.Pointer, column: kl.Number, value: kl.Number, width: kl.Number) -> None:
+    """Write a vector of a row of ``width`` elements; only the last one may need a mask.
+
+    Without lanes of AVX-512, processors take long for a store of selected lanes.
+    """
+    if column + value.width <= width:
+        row.store(column, value)
+    else:
+        row.store(column, value, mask=along(column, value.width) < width)
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +330,7 @@ def gradient_cpu(
             for i in kl.loop_range(count):
                 for p in kl.loop_range(0, width, lanes):
                     value = sums.load(i * room + p, lanes).to(target.dtype)
-                    target.store((row + i) * width + p, value, mask=along(p, lanes) < width)
+                    store_part(target.at((row + i) * width), p, value, width)
 
 
 @kl.helper
@@ -355,9 +367,8 @@ def add_row(
     for v, value in enumerate(values):
         place = column + v * lanes
         inside = along(place, lanes) < width
-        part = to.at(place)
-        before = part.load(0, lanes, mask=inside & kl.splat(more, lanes))
-        part.store(0, kl.fma(value, kl.splat(scale, lanes), before), mask=inside)
+        before = to.load(place, lanes, mask=inside & kl.splat(more, lanes))
+        store_part(to, place, kl.fma(value, kl.splat(scale, lanes), before), width)
 
 
 @kl.helper

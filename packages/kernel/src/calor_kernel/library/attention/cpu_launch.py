@@ -28,12 +28,11 @@ from calor_kernel.library.attention.operands import (
     upstream_of,
 )
 from calor_kernel.library.attention.problem import Attention, Operand
+from calor_kernel.library.matmul.blueprints import TILES, registers_of
 from calor_kernel.library.matmul.packing import pack_operand
 from calor_kernel.library.matmul.problem import Operand as Packable
 from calor_kernel.library.steps import Steps
 
-# Rows of a register tile by its vectors, for 32 and for 16 vector registers.
-_TILES = {32: {4: 6, 3: 8, 2: 12, 1: 16}, 16: {2: 6, 1: 8}}
 # Bytes of private memory of a cube of one unit; it is a thread's stack.
 PRIVATE = 240 << 10
 # Keys of a block: their scores fit the first-level cache, and the keys the second-level cache.
@@ -91,7 +90,7 @@ def _smaller(problem: Attention, info: DeviceInfo) -> Iterator[Tiles]:
 def _tiles(problem: Attention, info: DeviceInfo, most_vectors: int, keys: int) -> Tiles:
     p = problem
     lanes = max(1, info.vector_bytes // p.accumulate.itemsize)
-    shapes = _TILES[32 if info.native.get("vector_registers", 16) >= 32 else 16]
+    shapes = TILES[registers_of(info)]
     most = max(shapes)
     vectors = _key_vectors(p.keys, lanes, min(most, most_vectors))
     features, values = (least(most, greatest(1, -(-n // lanes))) for n in (p.features, p.values))

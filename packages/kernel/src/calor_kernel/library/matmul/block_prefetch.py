@@ -22,7 +22,7 @@ _LINE = 64
 class NextBlock:
     """Lines of adjacent elements of B: the first one, their distance, number and length.
 
-    ``share``: the lines that each tile prefetches.
+    ``share``: the lines that each tile prefetches, ``later`` of them while it computes.
     """
 
     at: kl.Number
@@ -30,18 +30,17 @@ class NextBlock:
     lines: kl.Number
     length: kl.Number
     share: kl.Number
+    later: kl.Number
 
     @kl.helper
-    def prefetch(self, b: kl.Pointer, tile: kl.Number, turns: kl.Number) -> kl.Number:
-        """Return the first line of the share of a tile, counted from 0.
+    def prefetch(self, b: kl.Pointer, tile: kl.Number) -> kl.Number:
+        """Return the start of the share of a tile, counted from 0.
 
-        Prefetch what is left of the share after ``turns`` parts of lines, as many as the tile
-        prefetches by :meth:`step_on` while it computes.
+        Prefetch what is left of the share without the lines that the tile prefetches by
+        :meth:`step_on` while it computes.
         """
         first = tile * self.share
-        parts = (self.length + (_LINE // b.dtype.itemsize - 1)) // (_LINE // b.dtype.itemsize)
-        begin = first + turns // kl.max(parts, 1)
-        for line in kl.loop_range(begin, kl.min(first + self.share, self.lines)):
+        for line in kl.loop_range(first + self.later, kl.min(first + self.share, self.lines)):
             for along in kl.loop_range(0, self.length, _LINE // b.dtype.itemsize):
                 b.prefetch(self.at + line * self.step + along, locality=2)
         return self.at + first * self.step
@@ -58,14 +57,24 @@ class NextBlock:
 
 
 def next_block(
-    block: Block, begin: kl.Number, step: kl.Number, width: int, tiles: kl.Number, order: str
+    block: Block,
+    begin: kl.Number,
+    step: kl.Number,
+    width: int,
+    tiles: kl.Number,
+    turns: kl.Number,
+    order: str,
+    itemsize: int,
 ) -> NextBlock:
     """Return the lines of the next block: panels of ``width`` columns, ``begin`` its first element.
 
     ``order``: the axis with stride 1, "columns" or "depth"; ``step``: the stride of the other one.
-    ``tiles`` of the block before share the lines.
+    ``tiles`` of the block before share the lines; the loop of each has so many ``turns``.
     """
     columns = (block.last_panel - block.first_panel) * width
     by_rows = order == "columns"
     lines, length = (block.rows, columns) if by_rows else (columns, block.rows)
-    return NextBlock(begin, step, lines, length, (lines + tiles - 1) // kl.max(tiles, 1))
+    parts = (length + (_LINE // itemsize - 1)) // (_LINE // itemsize)
+    # A division takes long, so there is none in a tile.
+    share, later = (lines + tiles - 1) // kl.max(tiles, 1), turns // kl.max(parts, 1)
+    return NextBlock(begin, step, lines, length, share, later)

@@ -41,6 +41,8 @@ _PASSES_IN_PLACE = {32: (256, 192), 16: (128, 128)}
 # A B as it lies that is larger than so many elements is streamed: a pass is few rows of it, which a
 # core reads along themselves. So memory sees few long streams, and a page is found once.
 _STREAMED, _LARGE = 32, 1 << 18
+# A B is packed that more tiles of rows read, and that has more elements.
+_WORTH = ((4, 1 << 16), (32, 1 << 15))
 # Rows of a longer pass over a packed B by 32 registers: the first of which a block of A fits three
 # quarters of the second-level cache.
 _LONG_PASSES = (768, 512)
@@ -124,7 +126,11 @@ def packed(product: Product, info: DeviceInfo, keeps: bool = False) -> Packed:
     # Rows of other lengths than whole groups are padded first.
     pack_a = not (direct and product.a.depth == 1)
     columns = product.b.free == 1 and group == 1 and product.b.dtype is accumulate
-    worth = exceeds(product.m, 4 * rows) and exceeds(product.n * product.k, 1 << 16)
+    # The more rows read B, the smaller is one that is worth packing.
+    worth = any(
+        exceeds(product.m, many * rows) and exceeds(product.n * product.k, large)
+        for many, large in _WORTH
+    )
     pack_b = not columns or worth or keeps
     # A panel of B should stay in the second-level cache, and a part of it in the first.
     streamed = not pack_b and _is_streamed(product)

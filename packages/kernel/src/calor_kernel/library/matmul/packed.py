@@ -123,7 +123,9 @@ def packed_matmul(
                 step,
                 width,
                 tiles_down * (last_panel - first_panel),
+                count // unroll,
                 order,
+                int(b.dtype.itemsize),
             )
         for panel in kl.range(first_panel, last_panel):
             if own is None:
@@ -157,7 +159,13 @@ def packed_matmul(
                 for r in kl.range(rows):
                     for v in kl.range(vectors):
                         acc[r, v] = start[v]
-                if ends is not None:
+                if ends is None:
+                    # What a pass adds to, or first writes, is not near either.
+                    for r in kl.range(rows):
+                        at = c_start + kl.min(row + r, last_row - 1) * n + column
+                        for v in kl.range(vectors):
+                            c.prefetch(at + v * lanes, write=True)
+                else:
                     last = begin + count >= k
                     if partial is None or last:
                         # Few elements of many rows, which the processor does not foresee.
@@ -169,7 +177,7 @@ def packed_matmul(
                 if own is not None:
                     done = (row - first_row) // rows
                     number = (panel - first_panel) * tiles_down + done
-                    ask = following.prefetch(b, number, main // unroll)
+                    ask = following.prefetch(b, number)
                     along = ask * 0
                 tiles_before = (row - first_row) // rows
                 next_at = b_at + of_b.panel + tiles_before * (main // unroll) * line
@@ -303,14 +311,18 @@ def store_tile(acc: kl.Registers, c: kl.Pointer, place: TilePlace, begin: kl.Num
     rows, vectors = acc.shape
     lanes, accumulate = acc.type.width, acc.type.dtype
     start, n = place.start, place.n
+    first = start + place.row * n + place.column
     if place.whole(rows, vectors * lanes):
-        for r in kl.range(rows):
-            for v in kl.range(vectors):
-                at = start + (place.row + r) * n + place.column + v * lanes
-                value = acc[r, v]
-                if begin > 0:
-                    value = value + c.load(at, lanes).to(accumulate)
-                c.store(at, value.to(c.dtype))
+        if begin > 0:
+            for r in kl.range(rows):
+                for v in kl.range(vectors):
+                    at = first + r * n + v * lanes
+                    value = acc[r, v] + c.load(at, lanes).to(accumulate)
+                    c.store(at, value.to(c.dtype))
+        else:
+            for r in kl.range(rows):
+                for v in kl.range(vectors):
+                    c.store(first + r * n + v * lanes, acc[r, v].to(c.dtype))
     else:
         for r in kl.range(rows):
             for v in kl.range(vectors):
