@@ -353,6 +353,11 @@ def _rare(device: str) -> Iterator[Named]:
     wider = ((32, 512, 14, 14), "bfloat16"), ((512, 16, 3, 3), "bfloat16")
     strided = _functional("conv2d", stride=2, padding=1, groups=32)
     yield "resnext groups of sixteen", forward(strided, *wider)
+    # RepLKNet's large windows, each of one channel.
+    if device not in PROCESSORS:
+        large = ((8, 128, 28, 28), "bfloat16"), ((128, 1, 31, 31), "bfloat16")
+        each = _functional("conv2d", padding=15, groups=128)
+        yield from both("large depthwise windows", each, *large)
     # wav2vec's positions, of few large groups.
     position = ((8, 768, 199), "bfloat16"), ((768, 48, 128), "bfloat16")
     yield from both("speech position", _functional("conv1d", padding=64, groups=16), *position)

@@ -126,10 +126,10 @@ def _fitting(p: Correlation, info: DeviceInfo) -> Iterator[tuple[float, _Tiles]]
     along = axes[0] if line else axes[1]
     last = _adjacent_channels(groups.a, along, along.a)
     of_g = p.by_weight and _adjacent_channels(groups.b, axes[1], axes[1].b)
-    wide_x = _wide(p.a, (groups.size, groups.a), [images.a, *(axis.a for axis in axes)])
+    wide_x = wide_of(p.a, (groups.size, groups.a), [images.a, *(axis.a for axis in axes)])
     wide_g = 1
     if p.by_weight:
-        wide_g = _wide(p.b, (groups.size, groups.b), [images.b, *(axis.b for axis in p.axes)])
+        wide_g = wide_of(p.b, (groups.size, groups.b), [images.b, *(axis.b for axis in p.axes)])
     most = max(wide_x, wide_g)
     whole = _TRANSACTION // p.a.dtype.itemsize if last or of_g else 1
     wide, size = axes[1].divide, accumulator(p.a.dtype).itemsize
@@ -148,8 +148,8 @@ def _fitting(p: Correlation, info: DeviceInfo) -> Iterator[tuple[float, _Tiles]]
         products = down.taps * across.taps * down.outputs * across.outputs
         products //= axes[0].divide * axes[1].divide
         weights = 2 * down.taps * across.taps if not p.by_weight else down.outputs
-        for columns in _shares(blocks[1]):
-            for high in _shares(blocks[0]):
+        for columns in shares_of(blocks[1]):
+            for high in shares_of(blocks[0]):
                 each = high * columns
                 if each > _UNITS:
                     continue
@@ -181,7 +181,7 @@ def _fitting(p: Correlation, info: DeviceInfo) -> Iterator[tuple[float, _Tiles]]
                 yield max(total, info.cores * _UNITS) * cost, made
 
 
-def _wide(view: View, channels: tuple[int, int], strides: Sequence[int]) -> int:
+def wide_of(view: View, channels: tuple[int, int], strides: Sequence[int]) -> int:
     """Return the channels of an access of a view: a power of two that divides all positions.
 
     ``channels``: their number and stride; ``strides``: those of images, rows and columns.
@@ -195,12 +195,12 @@ def _wide(view: View, channels: tuple[int, int], strides: Sequence[int]) -> int:
     return max(wide, 1)
 
 
-def _read(number: int, view: View, tile: Tile) -> Bound:
+def read_by(number: int, view: View, tile: Tile) -> Bound:
     """Return an operand that is read in the accesses of a tile."""
     return operand(number, view).aligned(tile.wide * view.dtype.itemsize if tile.wide > 1 else 0)
 
 
-def _shares(blocks: int) -> Sequence[int]:
+def shares_of(blocks: int) -> Sequence[int]:
     """Return counts of adjacent blocks to choose from: equal shares of all."""
     return sorted({-(-blocks // parts) for parts in (1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 128)})
 
@@ -229,7 +229,7 @@ def _pixels(one: Convolution, plan: _Tiles, steps: Steps) -> None:
             depthwise_tiles,
             Grid((cubes, 1, 1), (plan.units, 1, 1), info.planes[0], index),
             Effort(_name("tiles", plan), flops, nbytes),
-            x=_read(0, p.a, plan.tile), w=operand(1, p.b), c=target, groups=groups.size,
+            x=read_by(0, p.a, plan.tile), w=operand(1, p.b), c=target, groups=groups.size,
             parts=counts, x_steps=Strides(images.a, groups.a, 0), w_step=groups.b,
             c_steps=Strides(strides[0], strides[1], strides[2]),
             lines=[
@@ -262,8 +262,8 @@ def _weights(one: Convolution, plan: _Tiles, steps: Steps) -> None:
             depthwise_weight_tiles,
             Grid((chunks, splits, 1), (plan.units, 1, 1), info.planes[0], index),
             Effort(_name("weight tiles", plan), 2 * size * p.terms, nbytes),
-            x=_read(0, p.a, plan.tile), g=_read(1, p.b, plan.given), c=target, groups=groups.size,
-            items=items, turns=turns, part_step=step, parts=plan.counts,
+            x=read_by(0, p.a, plan.tile), g=read_by(1, p.b, plan.given), c=target,
+            groups=groups.size, items=items, turns=turns, part_step=step, parts=plan.counts,
             x_steps=Strides(images.a, groups.a, 0), g_steps=Strides(images.b, groups.b, 0),
             lines=[Line(a.count, a.size, a.a, 0, a.b) for a in plan.axes],
             blocks=plan.blocks, tile=plan.tile, given=plan.given, share=plan.share,

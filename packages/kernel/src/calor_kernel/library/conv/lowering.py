@@ -27,6 +27,10 @@ from calor_kernel.library.conv.depthwise_tiles_launch import (
     depthwise_tiles_refusal,
     depthwise_tiles_works,
 )
+from calor_kernel.library.conv.depthwise_windows_launch import (
+    depthwise_windows_refusal,
+    depthwise_windows_works,
+)
 from calor_kernel.library.conv.direct import direct_work
 from calor_kernel.library.conv.direct_blocks_launch import blocks_refusal, blocks_works
 from calor_kernel.library.conv.direct_channel_vectors import (
@@ -219,6 +223,7 @@ _OF_UNITS: Final[Table[Convolution]] = Table(
     Way("each group", each_group_refusal, each_group_works),
     Way("planes of volumes", volumes_refusal, volumes_works),
     Way("depthwise tiles", depthwise_tiles_refusal, depthwise_tiles_works),
+    Way("depthwise windows", depthwise_windows_refusal, depthwise_windows_works),
     Way("direct filters of groups", grouped_refusal, filters_works),
     Way("direct blocks", blocks_refusal, blocks_works),
     Way("implicit GEMM by MMA", mma_refusal, mma_works),
