@@ -129,5 +129,6 @@ def test_cubes_wait_where_they_hand_over_and_run_on(lacks: str) -> None:
     has = {name: name != lacks for name in ("coherent", "runs_on")}
     dialect = WGSL(limited=lacks == "unlimited", **has)
     assert ("forward_progress" in dialect.features) == (not lacks)
+    assert ("early_exit" in dialect.features) == (lacks not in ("coherent", "runs_on"))
     # WebGPU does not say that cubes of a launch run at the same time.
     assert "together" not in dialect.features

@@ -152,8 +152,8 @@ class WGSL(Dialect):
             "atomics_64": self.atomics_64,
             "fma": self.fused,
             "planes": self.lanes > 1,
-            # Of NVIDIA: its barriers count the units that have not ended, whatever the language.
-            "early_exit": self.runs_on,
+            # NVIDIA's barriers count the units that have not ended; compilers of HLSL refuse this.
+            "early_exit": self.coherent and self.runs_on,
             # A driver that cuts off loops cuts off waiting.
             "forward_progress": self.coherent and self.runs_on and not self.limited,
         }
