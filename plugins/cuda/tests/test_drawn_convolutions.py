@@ -1,4 +1,7 @@
-"""Is every way of a convolution that takes a problem able to launch it, whatever its sizes are?"""
+"""Is every way of a convolution that takes a problem able to launch it, whatever its sizes are?
+
+And do the kernels of large depthwise windows compile without spills?
+"""
 
 import random
 from typing import Any
@@ -7,10 +10,12 @@ import pytest
 
 from calor.dtypes import bfloat16, float16, float32
 from calor.specs import Spec, spec
+from calor_cuda.cuda_cpp import CudaCpp
 from calor_cuda.description import describe
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.work import LOWERINGS, Request, View
 from calor_kernel.planning.lowering import load_families
+from calor_kernel.printers import print_kernel
 from imitated_cuda import H200
 
 OPS = ("conv", "conv_input_gradient", "conv_weight_gradient")
@@ -70,3 +75,29 @@ def test_no_way_takes_what_it_cannot_launch(seed: int) -> None:
             error.add_note(f"of {request.op} {request.attributes} {request.inputs}")
             raise
         assert works, request
+
+
+OPTIONS = ("--gpu-architecture=sm_90a", "--fmad=false", "--std=c++17", "--ptxas-options=-v")
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize(("side", "window"), [(28, 31), (50, 9)])
+def test_large_depthwise_windows(compiler: Any, op: str, side: int, window: int) -> None:
+    load_families()
+    x, w, pad = (16, 64, side, side), (64, 1, window, window), (window // 2,) * 2
+    said = {"stride": (1, 1), "padding": (pad, pad), "dilation": (1, 1), "groups": 64}
+    shapes, result = ((x, x), w) if op.endswith("weight_gradient") else ((x, w), x)
+    said |= {} if op == "conv" else {"shape": result}
+    views = tuple(View.dense(spec(shape, float32)) for shape in shapes)
+    request = Request(op, said, views, (spec(result, float32),), info())
+    launch = LOWERINGS[op](request)[0].launches[0]  # type: ignore[index]
+    text = print_kernel(launch.build.kernel(request.info.features), CudaCpp())
+    _, program = compiler.nvrtcCreateProgram(text.encode(), b"windows.cu", 0, [], [])
+    options = [option.encode() for option in OPTIONS]
+    code, *_ = compiler.nvrtcCompileProgram(program, len(options), options)
+    _, size = compiler.nvrtcGetProgramLogSize(program)
+    log = bytearray(size)
+    compiler.nvrtcGetProgramLog(program, log)
+    assert code == compiler.nvrtcResult.NVRTC_SUCCESS, log.decode()
+    assert launch.label.startswith("depthwise")
+    assert "0 bytes spill stores, 0 bytes spill loads" in log.decode()
