@@ -160,9 +160,11 @@ else:
             from importlib.metadata import PackageNotFoundError, version
 
             try:
-                return version("calor")
+                known = version("calor")
             except PackageNotFoundError:
-                return "0+source"
+                known = "0+source"
+            globals()[name] = known
+            return known
         if name in _DOORS:
             from importlib import import_module
 

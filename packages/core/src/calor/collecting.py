@@ -43,8 +43,12 @@ class collecting_later:
         if not self._was:
             return
         collecting_later._ended += 1
-        if collecting_later._ended <= _FIRST and not gc.get_freeze_count():
-            # What was frozen for a moment is old, and nothing has been looked through for that.
-            gc.freeze()
-            gc.unfreeze()
+        if collecting_later._ended <= _FIRST:
+            if gc.get_freeze_count():
+                # Others freeze what is old. Their objects are counted one by one, so only once.
+                collecting_later._ended = _FIRST
+            else:
+                # What was frozen for a moment is old, and nothing was looked through for that.
+                gc.freeze()
+                gc.unfreeze()
         gc.enable()

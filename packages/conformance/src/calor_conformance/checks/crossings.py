@@ -7,7 +7,6 @@ is told with the factors that it takes to fail.
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -89,7 +88,7 @@ def _check(kind: str, subject: Subject, dtype: DType, tier: Tier, contract: str)
 
 
 def _text(subject: Subject) -> str:
-    return f"{source_of(subject.build)}\n{subject.factors!r}\n{inspect.getsource(attempt)}"
+    return f"{source_of(subject.build)}\n{subject.factors!r}\n{source_of(attempt)}"
 
 
 def _count(kind: str, subject: Subject, dtype: DType) -> int:

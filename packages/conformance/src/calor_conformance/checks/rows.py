@@ -33,6 +33,13 @@ def main_dtype(c: Case) -> DType:
 
 def needed(c: Case, dtype: DType) -> tuple[DType, ...]:
     """Return every dtype of a row's operands and attributes."""
+    found = c.needed.get(dtype)
+    if found is None:
+        found = c.needed[dtype] = _needed(c, dtype)
+    return found
+
+
+def _needed(c: Case, dtype: DType) -> tuple[DType, ...]:
     kinds = [dtype, *(d.type_for(dtype) for d in c.inputs)]
     kinds += [v for v in c.attributes_for(dtype).values() if isinstance(v, DType)]
     if c.out is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import ml_dtypes
@@ -180,6 +181,11 @@ class Case:
         if isinstance(self.operation, str):
             return self.operation
         return self.covers or f"{self.operation.__name__}()"
+
+    @cached_property
+    def needed(self) -> dict[DType, tuple[DType, ...]]:
+        """The dtypes of operands and attributes by that of the row, as far as they were asked."""
+        return {}
 
     @property
     def elementwise(self) -> bool:
