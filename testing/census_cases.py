@@ -299,6 +299,7 @@ def _moves() -> Iterator[Named]:
         ("cast", lambda x: x.astype("bfloat16"), (square,)),
         ("integers", lambda x: (x.astype("int32") // 3) % 5, (square,)),
         ("half sum", lambda x: x.sum(1), (((2048, 2048), "float16"),)),
+        ("sum of pairs", lambda x: x.sum(2), (((512, 512, 2), "float32"),)),
         ("fft", lambda x: calor.fft.fft(x), (((64, 4096), "complex64"),)),
         ("fft of any length", lambda x: calor.fft.fft(x), (((64, 1009), "complex64"),)),
         ("real fft", lambda x: calor.fft.rfft(x), (((64, 4096), "float32"),)),
@@ -358,6 +359,10 @@ def _rare(device: str) -> Iterator[Named]:
         large = ((8, 128, 28, 28), "bfloat16"), ((128, 1, 31, 31), "bfloat16")
         each = _functional("conv2d", padding=15, groups=128)
         yield from both("large depthwise windows", each, *large)
+        # ConvNeXt's windows.
+        windows = ((8, 96, 28, 28), "bfloat16"), ((96, 1, 7, 7), "bfloat16")
+        each = _functional("conv2d", padding=3, groups=96)
+        yield from both("depthwise windows of bfloat16", each, *windows)
     # wav2vec's positions, of few large groups.
     position = ((8, 768, 199), "bfloat16"), ((768, 48, 128), "bfloat16")
     yield from both("speech position", _functional("conv1d", padding=64, groups=16), *position)

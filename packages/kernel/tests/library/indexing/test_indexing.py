@@ -185,6 +185,45 @@ def test_scatter(backend, dtype, update):
         check(backend, "scatter_along", [x, index, updates], attributes, (), exact)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "update"), [u for u in UPDATES if u[0] in (np.float16, np.int8, np.float32)]
+)
+def test_updates_of_many_rows_have_other_launches(monkeypatch, dtype, update):
+    monkeypatch.setattr(scatter_launch, "_IN_ONE", 0)
+    monkeypatch.setattr(scatter_launch, "_IN_ORDER", 0)
+    monkeypatch.setattr(scatter_launch, "_MANY", 1)
+    backend = KernelBackend("lanes", lambda index: LanesDevice(replace(MANY_UNITS, cores=1)))
+    exact = dtype is np.int8 or update in ("assign", "max", "min")
+    rng = np.random.default_rng(0)
+    x, index = numbers((4, 5, 19), dtype), rng.integers(-4, 4, (6, 2))
+    given = [x, index, numbers((6, 19), dtype, 1)]
+    check(backend, "scatter_nd", given, {"update": update}, (), exact)
+    given = [x, rng.integers(-4, 4, (4, 7, 19)), numbers((4, 7, 19), dtype, 1)]
+    check(backend, "scatter_along", given, {"axis": 1, "update": update}, (), exact)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape"),
+    [(np.float16, (70, 12)), (np.float32, (9, 5)), (np.int64, (257, 1)), (np.bool_, (3, 1))],
+)
+def test_few_updates_are_one_launch_in_their_order(dtype, shape):
+    picks, length = shape
+    backend = KernelBackend("lanes", lambda index: LanesDevice(MANY_UNITS))
+    index = np.random.default_rng(2).integers(-9, 9, (picks, 1))
+    x, updates = numbers((40, length), dtype), numbers(shape, dtype, seed=1)
+    for update in ("assign", "max") if dtype is np.bool_ else ("assign", "add", "min"):
+        views = tuple(View.dense(spec(a.shape, as_dtype(a.dtype))) for a in (x, index, updates))
+        results = (spec(x.shape, as_dtype(x.dtype)),)
+        request = Request("scatter_nd", {"update": update}, views, results, MANY_UNITS)
+        (work,) = lower_scatter_nd(replace(request, deterministic=True))
+        assert [one.label for one in work.launches][1:] == [f"scatter {update} of few"]
+        exact = update != "add" or dtype is np.int64
+        check(backend, "scatter_nd", [x, index, updates], {"update": update}, (), exact)
+    index[-1] = 40
+    with pytest.raises(ElementIndexError, match="out of range for axis 0 of size 40"):
+        run_op(backend, "scatter_nd", [x, index, updates], {"update": "assign"})
+
+
 def test_scatter_of_bools(backend):
     x, index = numbers((5, 3), np.bool_), np.array([[1], [1], [4]])
     for update in ("assign", "max", "min"):
@@ -230,7 +269,9 @@ def test_rows_with_many_updates(monkeypatch, deterministic, length):
 
 @pytest.mark.parametrize("dtype", [np.float16, BF16])
 @pytest.mark.parametrize("length", [1, 5, 40])
-def test_sums_of_few_rows_are_rounded_once(dtype, length):
+def test_sums_of_few_rows_are_rounded_once(dtype, length, monkeypatch):
+    monkeypatch.setattr(scatter_launch, "_IN_ONE", 0)
+    monkeypatch.setattr(scatter_launch, "_IN_ORDER", 0)
     backend = KernelBackend("lanes", lambda index: LanesDevice(MANY_UNITS))
     x, updates = numbers((60, length), dtype), numbers((25, length), dtype, seed=1)
     index = np.random.default_rng(2).integers(-6, 6, (25, 1))
@@ -250,6 +291,8 @@ def test_sums_of_few_rows_are_rounded_once(dtype, length):
 def test_updates_are_numbered_by_as_many_bits_as_they_need(monkeypatch):
     x, index = numbers((5, 3)), np.array([[0], [2], [0], [4], [2]])
     monkeypatch.setattr(scatter_launch, "_NUMBERED", 3)
+    monkeypatch.setattr(scatter_launch, "_IN_ONE", 0)
+    monkeypatch.setattr(scatter_launch, "_IN_ORDER", 0)
     backend = KernelBackend("lanes", lambda index: LanesDevice(MANY_UNITS))
     check(backend, "scatter_nd", [x, index, numbers((5, 3))], {"update": "assign"})
     few = replace(MANY_UNITS, features=MANY_UNITS.features - {"atomics_64"})

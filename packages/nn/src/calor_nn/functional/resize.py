@@ -122,8 +122,10 @@ def interpolate(
     if mode == "area":
         return _AREA[rank - 1](x, sizes)
     if mode.startswith("nearest"):
+        before, x = x.shape, _repeated(x, sizes, scales)
         for axis in range(rank):
-            x = _nearest(x, axis + 2, sizes[axis], scales[axis], mode == "nearest-exact")
+            if x.shape[axis + 2] == before[axis + 2]:
+                x = _nearest(x, axis + 2, sizes[axis], scales[axis], mode == "nearest-exact")
         return x.copy()
     x = floating(x, "interpolate")
     axis = 2
@@ -164,19 +166,35 @@ def _sizes(
     return sizes, scales
 
 
+def _ratio(old: int, size: int, factor: float | None) -> float:
+    """Return the distance of the results in elements of an axis."""
+    return old / size if factor is None else 1 / factor
+
+
+def _repeated(x: Tensor, sizes: Sequence[int], factors: Sequence[float | None]) -> Tensor:
+    """Return x with the axes resized whose elements are repeated as a whole.
+
+    Repetitions of all axes are one view, whose gradient is one sum.
+    """
+    narrow, wide, made = list(x.shape[:2]), list(x.shape[:2]), list(x.shape[:2])
+    for old, size, factor in zip(x.shape[2:], sizes, factors, strict=True):
+        whole = size % old == 0 and size != old and _ratio(old, size, factor) == old / size
+        narrow += [old, 1] if whole else [old]
+        wide += [old, size // old] if whole else [old]
+        made.append(size if whole else old)
+    if len(narrow) == x.ndim:
+        return x
+    return reshape(stretched(reshape(x, tuple(narrow)), tuple(wide)), tuple(made))
+
+
 def _nearest(x: Tensor, axis: int, size: int, factor: float | None, exact: bool) -> Tensor:
     old = x.shape[axis]
     if size == old and factor in (None, 1.0):
         return x
-    ratio = old / size if factor is None else 1 / factor
-    if size % old == 0 and ratio == old / size:
-        # Whole repetitions are a view, whose gradient is a sum.
-        front, back = x.shape[:axis], x.shape[axis + 1 :]
-        wide = stretched(reshape(x, (*front, old, 1, *back)), (*front, old, size // old, *back))
-        return reshape(wide, (*front, size, *back))
     centre = np.arange(size) + (0.5 if exact else 0.0)
     # PyTorch computes the indices in float32.
-    where = np.floor(centre.astype(np.float32) * np.float32(ratio)).astype(np.int64)
+    ratio = np.float32(_ratio(old, size, factor))
+    where = np.floor(centre.astype(np.float32) * ratio).astype(np.int64)
     made: Tensor = gather(x, constant_indices(np.minimum(where, old - 1), x.device), axis=axis)
     return made
 

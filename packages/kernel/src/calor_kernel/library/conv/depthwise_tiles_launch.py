@@ -92,7 +92,7 @@ class _Tiles:
         return [-(-axis.count // (block.outputs * blocks)) for axis, block, blocks in wanted]
 
 
-def _oriented(p: Correlation) -> tuple[Axis[int], Axis[int]]:
+def oriented(p: Correlation) -> tuple[Axis[int], Axis[int]]:
     """Return the axes of outputs; for a weight gradient, pixels of g; taps are summed.
 
     Of a line with a long window a unit has several outputs, which share weights and inputs.
@@ -120,7 +120,7 @@ def _adjacent_channels(channel: int, axis: Axis[int], step: int) -> bool:
 
 def _fitting(p: Correlation, info: DeviceInfo) -> Iterator[tuple[float, _Tiles]]:
     """Yield the tiles that fit, with their estimated time."""
-    axes = _oriented(p)
+    axes = oriented(p)
     images, groups = (p.depth, p.leads[0]) if p.by_weight else (p.leads[0], p.leads[1])
     line = not p.by_weight and _is_line(axes[1], axes[0])
     along = axes[0] if line else axes[1]

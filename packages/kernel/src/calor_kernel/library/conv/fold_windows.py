@@ -17,7 +17,6 @@ from calor_kernel.contract.choices import greatest
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid
 from calor_kernel.language.declared import N
-from calor_kernel.library.conv.padded_rows import three
 from calor_kernel.library.conv.problem import Axis, Correlation, accumulator
 from calor_kernel.library.steps import Steps
 
@@ -179,7 +178,7 @@ def add_fold(
     info: DeviceInfo,
 ) -> None:
     """Add the launch that folds patches with the strides ``of`` images, channels and taps."""
-    p, axes = problem, three(problem)
+    p, axes = problem, problem.axes
     count, dtype = p.size, target.dtype
     leads = prod(lead.size for lead in p.leads)
     read = leads * prod(axis.terms * axis.size for axis in axes)

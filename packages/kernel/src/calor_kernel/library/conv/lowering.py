@@ -19,6 +19,7 @@ from calor_kernel.contract.work import (
     lowering,
 )
 from calor_kernel.library.conv.depthwise import depthwise_weights, depthwise_weights_refusal
+from calor_kernel.library.conv.depthwise_mma_launch import bands_refusal, bands_works
 from calor_kernel.library.conv.depthwise_pixels import (
     depthwise_pixels_refusal,
     depthwise_pixels_steps,
@@ -222,6 +223,7 @@ _OF_UNITS: Final[Table[Convolution]] = Table(
     Way("patches", patches_refusal, patches_works),
     Way("each group", each_group_refusal, each_group_works),
     Way("planes of volumes", volumes_refusal, volumes_works),
+    Way("depthwise bands", bands_refusal, bands_works),
     Way("depthwise tiles", depthwise_tiles_refusal, depthwise_tiles_works),
     Way("depthwise windows", depthwise_windows_refusal, depthwise_windows_works),
     Way("direct filters of groups", grouped_refusal, filters_works),

@@ -26,6 +26,7 @@ from calor_kernel.contract.work import (
     lowering,
     row_major,
 )
+from calor_kernel.library.copying.interleaving import interleaves, interleaving_launch
 from calor_kernel.library.copying.rows import rows_launch
 from calor_kernel.library.copying.tiles import crosses, transposing_launch
 from calor_kernel.library.copying.transfer import (
@@ -117,6 +118,8 @@ def transfer_launches(
     over = Transfer.of(view, source, strides, start, info, part)
     if len(over.sizes) == 1 and over.read[0] in (0, 1) and over.written == (1,) and part is None:
         made = _dense(over, info, label)
+    elif interleaves(over, info):
+        made = interleaving_launch(over, info, label)
     elif crosses(over, info):
         made = transposing_launch(over, info, label)
     elif info.max_units > 1:

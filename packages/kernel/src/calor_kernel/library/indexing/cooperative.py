@@ -145,7 +145,7 @@ def scatter_at_once(
                     new = updates.load((pick * length + i) * width, width)
                     target.store((row * length + i) * width, new)
         else:
-            for i in kl.loop_range(kl.unit_position(0), length, kl.cube_size(0)):
+            for i in kl.loop_range(kl.unit_position(0), length, kl.cube_size(0), unroll=4):
                 new = updates[pick * length + i].to(target.dtype)
                 target.atomic(update, row * length + i, new)
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from calor.dtypes import bool_, float32, int32, int64, real_of, uint8, uint32, uint64
 from calor.specs import Spec
-from calor_kernel.contract.choices import least, spec_of
+from calor_kernel.contract.choices import hinted, least, spec_of
 from calor_kernel.contract.failures import Failure
 from calor_kernel.contract.launching import Bound, Effort, Grid, operand
 from calor_kernel.contract.work import (
@@ -45,6 +45,7 @@ from calor_kernel.library.indexing.cooperative import (
     update_segments,
 )
 from calor_kernel.library.indexing.gather import STATUS, failures
+from calor_kernel.library.indexing.ordered_updates import PLANES, ROOMS, update_in_order
 from calor_kernel.library.indexing.scatter import (
     ScatteredRows,
     Updates,
@@ -60,6 +61,13 @@ from calor_kernel.library.steps import Steps
 _NUMBERED: Final = (1 << 31) - 2
 # Units of a cube.
 _UNITS: Final = 256
+# Updates at most of which one launch does the work in their order: beyond, several launches are
+# faster, but not reproducible. Elements of a unit where there are many: it finds its row once.
+_IN_ONE: Final = 256
+_IN_ORDER: Final = ROOMS[-1]
+_EACH: Final = 4
+# The units of a core that hide the time of an atomic operation.
+_MANY: Final = 1024
 _ATOMIC: Final = {
     float32: "float_atomics",
     int32: "atomics",
@@ -163,6 +171,9 @@ class CooperativeScatter:
 
     def add(self) -> Refusal | None:
         """Add the launches; return why there are too many updates."""
+        if _in_one(self.target.request, self.picks, self.count):
+            self._one()
+            return None
         if self.update == "assign":
             return self._claim()
         if self.target.apart:
@@ -175,6 +186,31 @@ class CooperativeScatter:
             self._update(operand(1, self.target.request.inputs[1]), 1)
             return None
         return self._sort()
+
+    def _one(self) -> None:
+        """Add the launch in which an update of a row does the work of all of them."""
+        target, moved = self.target, self.picks * self.length
+        dtype = target.memory.dtype
+        width = max(1, self.info.vector_bytes // max(4, dtype.itemsize))
+        if self.length % width != 0:
+            width = 1
+        wide = float32 if dtype.kind == "float" and dtype.itemsize == 2 else dtype
+        nbytes = moved * (target.updates.dtype.itemsize + 2 * target.itemsize)
+        plane = self.info.planes[0]
+        cubes = -(-self.picks // PLANES), -(-self.length // (width * plane)), 1
+        self.steps.add(
+            update_in_order,
+            Grid(cubes, (PLANES * plane, 1, 1), plane),
+            Effort(f"scatter {self.update} of few", moved, nbytes),
+            target=target.memory,
+            updates=target.updates,
+            length=self.length // width,
+            update=self.update,
+            width=width,
+            room=next(room for room in ROOMS if self.picks <= room),
+            wide=wide,
+            **self.found,
+        )
 
     def _claim(self) -> Refusal | None:
         owners = self._owners()
@@ -239,9 +275,10 @@ class CooperativeScatter:
         length = self.length // width
         moved = self.picks * self.length
         nbytes = moved * (self.target.updates.dtype.itemsize + 2 * self.target.itemsize)
+        many = self.update != "assign" and hinted(moved) >= _EACH * _MANY * self.info.cores
         self.steps.add(
             scatter_at_once,
-            grid_of(self.info, self.picks, length),
+            grid_of(self.info, self.picks, -(-length // _EACH) if many else length),
             Effort(f"scatter {self.update}", moved, nbytes),
             target=self.target.memory,
             updates=self.target.updates,
@@ -284,9 +321,24 @@ class CooperativeScatter:
         return None
 
 
+def _in_one(request: Request, picks: int, rows: int) -> bool:
+    """Return whether the updates are so few that one launch does them, in their order."""
+    info, (x, *_) = request.info, request.inputs
+    able = info.max_units >= PLANES * info.planes[0] > PLANES
+    if not able or not info.has("barrier") or not info.has("planes"):
+        return False
+    if picks > (_IN_ORDER if request.deterministic else _IN_ONE) or rows >= 1 << 31:
+        return False
+    # Atomic sums are one launch too.
+    atomic = x.dtype is float32 and request.attributes["update"] == "add"
+    return request.deterministic or not (atomic and info.has("float_atomics"))
+
+
 def _few(request: Request, picks: int, rows: int) -> bool:
-    """Return whether sums of few rows are kept apart, on a device that can."""
+    """Return whether the updates of few rows are kept apart, on a device that can."""
     info = request.info
+    if _in_one(request, picks, rows):
+        return True
     able = info.max_units > 1 and info.has("atomics") and info.has("float_atomics")
     if not able or request.deterministic or request.attributes["update"] != "add":
         return False

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from math import prod
 from typing import Final
 
 from calor.dtypes import DType, real_of
-from calor_kernel.contract.choices import spec_of
+from calor_kernel.contract.choices import exceeds, spec_of
 from calor_kernel.contract.ways import Way, ranked, serves
-from calor_kernel.contract.work import Input, Output, Refusal, Request, View, Work, lowering
+from calor_kernel.contract.work import (
+    Argument,
+    Input,
+    Output,
+    Refusal,
+    Request,
+    View,
+    Work,
+    lowering,
+)
+from calor_kernel.library.elementwise.lower import lower_expression
+from calor_kernel.library.elementwise.operations import Expression, Step
 from calor_kernel.library.elementwise.values import stored
 from calor_kernel.library.reduce.argminmax_launch import ARGMINMAX, ArgProblem
 from calor_kernel.library.reduce.composites import composite
@@ -19,6 +31,11 @@ from calor_kernel.library.reduce.job import Job, Placed, layout_of
 from calor_kernel.library.reduce.program import Program, Recipe
 from calor_kernel.library.reduce.program_launch import planned
 from calor_kernel.library.reduce.reduction_ops import INDICES, working
+from calor_kernel.library.steps import redirected
+
+# Adjacent terms of a sum that are added elementwise, and the least elements for that.
+_TERMS: Final = 4
+_MANY: Final = 1 << 16
 
 
 @lowering("sum", "prod", "max", "min", "argmax", "argmin", "any", "all", strided=True)
@@ -40,6 +57,48 @@ def lower_reduction(request: Request) -> Sequence[Work] | Refusal:
 
 def _numbers(wide: DType, request: Request) -> str | None:
     return "row programs have no complex values" if any(_complex(request)) else None
+
+
+def _terms(wide: DType, request: Request) -> str | None:
+    """Return why a sum is not one of few adjacent terms, which units would read row by row."""
+    (x,), axes, info = request.inputs, request.attributes["axes"], request.info
+    if request.op != "sum" or any(_complex(request)) or info.max_units == 1:
+        return "it is no sum of numbers by cubes of many units"
+    count = prod(x.shape[a] for a in axes)
+    if not any(count == n for n in range(2, _TERMS + 1)) or exceeds(_MANY, x.size):
+        return f"it has more than {_TERMS} terms, or few results"
+    last = next((a for a in reversed(range(len(x.shape))) if x.shape[a] != 1), 0)
+    return None if last in axes and x.strides[last] == 1 else "its terms are not adjacent"
+
+
+def _added(wide: DType, request: Request) -> list[Work]:
+    """Return the work of a sum as an elementwise expression, with a view for each term."""
+    (x,), (output,), axes = request.inputs, request.outputs, request.attributes["axes"]
+    kept = [a for a in range(len(x.shape)) if a not in axes]
+    shape, strides = (tuple(t[a] for a in kept) for t in (x.shape, x.strides))
+    places = product(*(range(int(x.shape[a])) for a in axes))
+    starts = [sum(i * x.strides[a] for i, a in zip(at, axes, strict=True)) for at in places]
+    views = [View(shape, strides, x.dtype, x.offset + start) for start in starts]
+    steps, count = [Step("cast", (k,), wide) for k in range(len(views))], len(views)
+    total = count
+    for k in range(1, count):
+        steps.append(Step("add", (total, count + k), wide))
+        total = count + len(steps) - 1
+    steps.append(Step("cast", (total,), output.dtype))
+    expression = Expression((x.dtype,) * count, tuple(steps), (count + len(steps) - 1,))
+    results = [spec_of(shape, output.dtype)]
+    (work,) = lower_expression(expression, views, results, request.info)
+    places_of: dict[Argument, Argument] = {Input(k): Input(0) for k in range(count)}
+    return [
+        replace(
+            work,
+            launches=tuple(
+                replace(redirected(one, places_of), label="reduce.sum of terms")
+                for one in work.launches
+            ),
+            in_place=(),
+        )
+    ]
 
 
 def _complex_sum(wide: DType, request: Request) -> str | None:
@@ -76,6 +135,7 @@ def _general(wide: DType, request: Request) -> list[Work]:
 
 
 REDUCTIONS: Final[tuple[Way[DType], ...]] = (
+    Way("terms", _terms, _added),
     Way("row program", _numbers, _program),
     Way("pairs", _complex_sum, _pairs),
     Way("general", serves, _general, spare=True),
