@@ -15,7 +15,7 @@ from calor_cpu.loader import LoadedImage
 from calor_cpu.target import VARIABLE, Target, native, target_of
 from calor_cpu.toolchain import LlvmToolchain
 from calor_kernel.ir.types import Buffer, Scalar
-from calor_kernel.language import cube_position, fma, kernel, loop_range, registers, splat
+from calor_kernel.language import cube_position, fma, kernel, registers, splat
 
 from .needs import feature, x86
 from .operations import COMPUTED, ROWS, build
@@ -55,36 +55,6 @@ def test_the_text_of_a_kernel() -> None:
     text = LlvmToolchain("x86_64-unknown-linux-gnu:x86-64-v3").source(scaled())
     golden = GOLDEN / "scale.ll"
     assert text == golden.read_text(), f"the text changed; write it to {golden} if it is right"
-
-
-@kernel
-def long_turns(a, b, c, depth, *, rows, lanes, turn):
-    """Add products of ``turn`` steps in each turn of a loop to a tile of two vectors a row."""
-    sums = registers((rows, 2), float32, lanes)
-    for p in loop_range(0, depth, turn):
-        for u in range(turn):
-            columns = [b.load((p + u) * (2 * lanes) + v * lanes, lanes) for v in range(2)]
-            for r in range(rows):
-                value = splat(a[r * depth + p + u], lanes)
-                for v in range(2):
-                    sums[r, v] = fma(value, columns[v], sums[r, v])
-    for r in range(rows):
-        for v in range(2):
-            c.store((r * 2 + v) * lanes, sums[r, v])
-
-
-@x86
-@pytest.mark.parametrize(("level", "rows", "lanes"), [("3", 6, 8), ("4", 12, 16)])
-def test_tiles_of_long_turns_stay_in_registers(level: str, rows: int, lanes: int) -> None:
-    tools = LlvmToolchain(f"x86_64-unknown-linux-gnu:x86-64-v{level}")
-    built = long_turns.build([READ, READ, Buffer(float32), N], rows=rows, lanes=lanes, turn=4)
-    source = tools.source(built)
-    assembly = tools.assembly(source, "long_turns")
-    assert len(re.findall("vfmadd", assembly)) == 8 * rows
-    assert not re.findall(r"vmov.*\(%rsp\).*[yz]mm|vmov.*[yz]mm.*\(%rsp\)", assembly)
-    # Code for other processors in between changes nothing.
-    LlvmToolchain(NEON).assembly(LlvmToolchain(NEON).source(built), "long_turns")
-    assert tools.assembly(source, "long_turns") == assembly
 
 
 def test_the_same_kernel_gives_the_same_text_and_image() -> None:

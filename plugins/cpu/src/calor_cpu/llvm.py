@@ -11,10 +11,9 @@ from typing import Any, Final
 from calor.errors import CompileError
 
 # Kernels are printed in an order in which the registers suffice for their tiles. LLVM's scheduler
-# sometimes moves all loads of a step to its start and spills, where there are many registers; the
-# processor reorders anyway. Where there are few, LLVM spills in turns of several steps without it.
-# An option of LLVM applies to the whole process.
-_SCHEDULER: Final = "-enable-misched"
+# sometimes moves all loads of a step to its start and spills; the processor reorders anyway. An
+# option of LLVM applies to the whole process.
+OPTIONS: Final = ("-enable-misched=false",)
 # LLVM's optimizations of addresses: strength reduction in loops, and computation near their use.
 _ADDRESSES: Final = ("-disable-lsr", "-disable-cgp")
 _EMITTING = threading.Lock()
@@ -35,6 +34,8 @@ def binding() -> Any:
         raise CompileError(
             f"llvmlite does not load ({error}); run pip install --force-reinstall llvmlite"
         ) from error
+    for option in OPTIONS:
+        llvm.set_option("calor", option)
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     return llvm
@@ -49,19 +50,10 @@ def all_targets() -> Any:
     return llvm
 
 
-def scheduler_option(*, schedules: bool) -> str:
-    """Return LLVM's option to use its scheduler or not."""
-    return f"{_SCHEDULER}={'true' if schedules else 'false'}"
-
-
 @contextmanager
-def emitting(*, with_addresses: bool, schedules: bool) -> Iterator[None]:
-    """Let one thread generate code, with or without LLVM's optimization of addresses.
-
-    ``schedules``: whether LLVM's scheduler runs.
-    """
+def emitting(*, with_addresses: bool) -> Iterator[None]:
+    """Let one thread generate code, with or without LLVM's optimization of addresses."""
     with _EMITTING:
-        binding().set_option("calor", scheduler_option(schedules=schedules))
         if with_addresses:
             yield
             return

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, Final
 
 from calor.errors import CompileError
-from calor_cpu.llvm import all_targets, binding, emitting, scheduler_option
+from calor_cpu.llvm import OPTIONS, all_targets, binding, emitting
 from calor_cpu.processor import processor
 from calor_cpu.target import Target, native, target_of
 from calor_kernel.device.images import image_storage
@@ -25,8 +25,6 @@ LEVEL: Final = 2  # optimization level of LLVM's code generator
 # work. LLVM's optimizations of addresses take longer there than all else together, without a gain.
 # Short loops over rows are a tenth slower without them.
 LONG: Final = 1000
-# Vector registers for which LLVM's scheduler is not needed.
-MANY: Final = 32
 
 
 class LlvmToolchain(Toolchain):
@@ -34,9 +32,8 @@ class LlvmToolchain(Toolchain):
 
     def __init__(self, target: Target | str | None = None) -> None:
         self.processor = target if isinstance(target, Target) else target_of(target)
-        self.schedules = self.processor.vector_registers < MANY
-        option = scheduler_option(schedules=self.schedules)
-        self.target = f"llvm-{processor().llvm}{option}<{LONG} {self.processor}"
+        options = "".join(OPTIONS)
+        self.target = f"llvm-{processor().llvm}{options}<{LONG} {self.processor}"
 
     def prepare(self) -> None:
         """Load LLVM and make the code generator."""
@@ -65,14 +62,14 @@ class LlvmToolchain(Toolchain):
         """
         machine = _machine(self.processor)
         module = _module(source, name, machine)
-        with emitting(with_addresses=_is_short(source), schedules=self.schedules):
+        with emitting(with_addresses=_is_short(source)):
             return bytes(machine.emit_object(module))
 
     def assembly(self, source: str, name: str) -> str:
         """Return the assembly of a text, for reading."""
         machine = _machine(self.processor)
         module = _module(source, name, machine)
-        with emitting(with_addresses=_is_short(source), schedules=self.schedules):
+        with emitting(with_addresses=_is_short(source)):
             return str(machine.emit_assembly(module))
 
 

@@ -10,7 +10,7 @@ from calor.graph.graph import Builder
 from calor.ops.base import table
 from calor.specs import spec
 from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
-from calor_kernel.library.attention import simt_launch
+from calor_kernel.library.attention import cpu_launch, simt_launch
 from calor_kernel.runtime.backend import KernelBackend
 
 from . import reference
@@ -250,3 +250,22 @@ def test_a_device_of_few_registers_has_no_tile_of_more(monkeypatch):
     with pytest.raises(Chosen) as found:
         check_forward(backend, Row(1, 1, 1, 40, 21, 4, 4), "float32")
     assert found.value.args == (8, 2)
+
+
+@pytest.mark.parametrize(("registers", "terms"), [(16, 1), (32, 4)])
+def test_turns_of_few_registers_have_one_term(monkeypatch, registers, terms):
+    """The vectors of further terms would leave no register to a sum."""
+    made = []
+
+    def tiles(*arguments):
+        made.append(real(*arguments))
+        return made[-1]
+
+    real = cpu_launch._tiles
+    monkeypatch.setattr(cpu_launch, "_tiles", tiles)
+    info = replace(ONE_UNIT, native={"vector_registers": registers})
+    backend = KernelBackend("lanes", lambda index: LanesDevice(info))
+    row = Row(1, 2, 1, 9, 21, 7, 5, causal=True)
+    check_forward(backend, row, "float32")
+    check_backward(backend, row, "float32", "attention_gradient")
+    assert {one.unroll for one in made} == {terms}

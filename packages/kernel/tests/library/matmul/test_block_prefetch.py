@@ -115,7 +115,7 @@ def test_passes_are_long_for_narrow_packed_panels_and_short_in_place():
     some = product(700, 700, 700), product(100, 700, 700)
     assert [packed(one, WIDE).unroll for one in some] == [8, 8]
     assert [packed(one, WIDE, keeps=True).unroll for one in some] == [4, 4]
-    assert packed_inside(some[1], WIDE).unroll == 4
+    assert [packed_inside(some[1], info).unroll for info in (WIDE, ONE_UNIT)] == [4, 4]
 
 
 @pytest.mark.parametrize("along", [False, True])

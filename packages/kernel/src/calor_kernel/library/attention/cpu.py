@@ -394,7 +394,7 @@ def gather(
                     for v in range(vectors):
                         acc[r, v] = sums.load((key + r) * room + column + v * lanes, lanes)
                 starts = [skip * left.stride + key + r for r in range(down)]
-                by_key = Left(left.memory, starts, left.stride)
+                by_key = Left(left.memory, starts, left.unroll, left.stride)
                 multiply(acc, by_key, right, skip * room + column, room, depth)
                 for r in range(down):
                     for v in range(vectors):

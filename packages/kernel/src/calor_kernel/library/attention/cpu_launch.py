@@ -33,6 +33,9 @@ from calor_kernel.library.matmul.packing import pack_operand
 from calor_kernel.library.matmul.problem import Operand as Packable
 from calor_kernel.library.steps import Steps
 
+# Terms of a product in a turn of its loop, by vector registers. Compilers load the vectors of
+# several terms at once, for which 16 registers are too few.
+_UNROLL = {32: 4, 16: 1}
 # Bytes of private memory of a cube of one unit; it is a thread's stack.
 PRIVATE = 240 << 10
 # Keys of a block: their scores fit the first-level cache, and the keys the second-level cache.
@@ -90,14 +93,16 @@ def _smaller(problem: Attention, info: DeviceInfo) -> Iterator[Tiles]:
 def _tiles(problem: Attention, info: DeviceInfo, most_vectors: int, keys: int) -> Tiles:
     p = problem
     lanes = max(1, info.vector_bytes // p.accumulate.itemsize)
-    shapes = TILES[registers_of(info)]
+    registers = registers_of(info)
+    shapes, unroll = TILES[registers], _UNROLL[registers]
     most = max(shapes)
     vectors = _key_vectors(p.keys, lanes, min(most, most_vectors))
     features, values = (least(most, greatest(1, -(-n // lanes))) for n in (p.features, p.values))
     rows = greatest(1, least(shapes[most], p.queries))
     panel = vectors * lanes
     rooms = room_for(p.features, features * lanes), room_for(p.values, values * lanes)
-    return Tiles(lanes, rows, vectors, features, values, rows, -(-keys // panel) * panel, *rooms)
+    keys = -(-keys // panel) * panel
+    return Tiles(lanes, rows, vectors, features, values, rows, keys, *rooms, unroll)
 
 
 @choice(low=1, high=4)

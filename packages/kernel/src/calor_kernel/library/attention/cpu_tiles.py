@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from calor.dtypes import DType, float32, float64
 from calor_kernel import language as kl
@@ -19,9 +19,8 @@ from calor_kernel.library.math.base import exactly, format_of, polynomial
 from calor_kernel.library.math.coefficients import EXP
 from calor_kernel.library.math.exponential import LOG2_E, LOG_2
 
-# Terms of a product in a turn of its loop, and keys that are multiplied together if queries are
-# few.
-_UNROLL, _TOGETHER = 4, 4
+# Keys that are multiplied together if queries are few.
+_TOGETHER = 4
 # Below these the exponential is subnormal.
 _ENDS = {float32: -87.0, float64: -708.0}
 
@@ -31,7 +30,7 @@ class Tiles:
     """Tiles of ``rows`` queries by vectors: of keys, of a query's or of a value's features.
 
     Rooms are elements of private memory: for the keys of a block, the queries of a cube or block,
-    the features of a query and those of a value.
+    the features of a query and those of a value. A turn of a product's loop has ``unroll`` terms.
     """
 
     lanes: int
@@ -43,6 +42,7 @@ class Tiles:
     key_room: int
     feature_room: int
     value_room: int
+    unroll: int = 4
 
     @property
     def panel(self) -> int:
@@ -52,10 +52,14 @@ class Tiles:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """A left operand in private memory: row r begins at ``starts[r]``, terms are ``step`` apart."""
+    """A left operand in private memory: row r begins at ``starts[r]``, terms are ``step`` apart.
+
+    A turn of a product's loop has ``unroll`` terms.
+    """
 
     memory: kl.Pointer
     starts: Sequence[kl.Index]
+    unroll: int
     step: int = 1
 
 
@@ -73,15 +77,17 @@ def multiply(
 
     The right operand's rows are ``right_step`` apart from ``at`` on. Masked lanes are 0.
     """
-    main = count // _UNROLL * _UNROLL
-    for p in kl.loop_range(0, main, _UNROLL):
+    unroll = left.unroll
+    main = count // unroll * unroll
+    for p in kl.loop_range(0, main, unroll):
         # Known distances of a turn's steps need no instructions.
         left_now, right_now = p * left.step, at + p * right_step
-        for u in range(_UNROLL):
+        for u in range(unroll):
             at_left, at_right = left_now + u * left.step, right_now + u * right_step
             _add_products(acc, left, at_left, right, at_right, masks)
-    for p in kl.loop_range(main, count):
-        _add_products(acc, left, p * left.step, right, at + p * right_step, masks)
+    if unroll > 1:
+        for p in kl.loop_range(main, count):
+            _add_products(acc, left, p * left.step, right, at + p * right_step, masks)
 
 
 def _add_products(
@@ -171,6 +177,7 @@ class Scores:
     stride: int
     rows: int
     lanes: int
+    unroll: int
 
     def load(self, r: kl.Index, column: kl.Index) -> kl.Number:
         """Return a vector of a row."""
@@ -182,19 +189,20 @@ class Scores:
 
     def at(self, row: kl.Index) -> Scores:
         """Return the scores from a row on."""
-        return Scores(self.memory.at(row * self.stride), self.stride, self.rows, self.lanes)
+        return replace(self, memory=self.memory.at(row * self.stride))
 
     @property
     def left(self) -> Left:
         """The rows as a left operand."""
-        return Left(self.memory, [r * self.stride for r in range(self.rows)])
+        return Left(self.memory, [r * self.stride for r in range(self.rows)], self.unroll)
 
 
 def scores_of(tiles: Tiles, queries: int, dtype: DType) -> Scores:
     """Return memory for the scores of some queries and a block of keys."""
     # One more vector, so that rows do not share sets of the cache.
     stride = tiles.key_room + tiles.lanes
-    return Scores(kl.private(queries * stride, dtype, align=64), stride, tiles.rows, tiles.lanes)
+    memory = kl.private(queries * stride, dtype, align=64)
+    return Scores(memory, stride, tiles.rows, tiles.lanes, tiles.unroll)
 
 
 @kl.helper
@@ -219,7 +227,7 @@ def _score_panel(
 ) -> None:  # fmt: skip
     """Compute the scores of the first vectors of a panel, which begins with key ``column``."""
     acc = kl.registers((scores.rows, vectors), scores.memory.dtype, scores.lanes)
-    left = Left(queries, [r * room for r in range(scores.rows)])
+    left = Left(queries, [r * room for r in range(scores.rows)], scores.unroll)
     multiply(acc, left, panels, column * width, span, width)
     for r in range(scores.rows):
         for v in range(vectors):
