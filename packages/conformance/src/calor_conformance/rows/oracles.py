@@ -186,9 +186,14 @@ def log_gamma(x: Array) -> Array:
         total = np.where(safe < 0.5, np.log(pi / turn) - total, total)
     # At 1 and 2 the terms cancel; there the Taylor series is exact enough.
     off = np.where(safe < 1.5, safe - 1, safe - 2)
-    taylor = sum(c * off**k for k, c in enumerate(_LOG_GAMMA_AT_ONE, 1))
-    taylor = np.where(safe < 1.5, taylor, taylor + np.log1p(np.maximum(off, -0.5)))
-    total = np.where(np.abs(off) < 0.2, taylor, total)
+    near = np.abs(off) < 0.2
+    off = np.where(near, off, 0)
+    taylor = np.zeros_like(off)
+    for c in reversed(_LOG_GAMMA_AT_ONE):
+        taylor = (taylor + c) * off
+    # At 1 and 2 it is 0, not -0.
+    taylor = np.where(safe < 1.5, taylor + 0, taylor + np.log1p(off))
+    total = np.where(near, taylor, total)
     return np.where(np.isnan(wide), np.nan, np.where(usual, total, np.inf))
 
 
