@@ -232,6 +232,11 @@ def _embedding(tokens: Any, words: Any, places: Any) -> Any:
     return calor.take(words, tokens, axis=0) + places
 
 
+def _channels_last(x: Any, weight: Any) -> Any:
+    """Return a convolution of groups of images with channels last."""
+    return _functional("conv2d", padding=1, groups=32)(x.transpose(0, 3, 1, 2), weight)
+
+
 def _inverted_bottleneck(x: Any, expand: Any, each: Any, project: Any) -> Any:
     """Return a depthwise convolution of many channels, between two of few."""
     conv = _functional("conv2d")
@@ -363,6 +368,11 @@ def _rare(device: str) -> Iterator[Named]:
         windows = ((8, 96, 28, 28), "bfloat16"), ((96, 1, 7, 7), "bfloat16")
         each = _functional("conv2d", padding=3, groups=96)
         yield from both("depthwise windows of bfloat16", each, *windows)
+    # Images with channels last, and ShuffleNet's groups.
+    last = ((8, 56, 56, 128), "float32"), ((128, 4, 3, 3), "float32")
+    yield from both("resnext groups, channels last", _channels_last, *last)
+    shuffled = ((8, 240, 28, 28), "float32"), ((240, 80, 1, 1), "float32")
+    yield from both("shufflenet groups", _functional("conv2d", groups=3), *shuffled)
     # wav2vec's positions, of few large groups.
     position = ((8, 768, 199), "bfloat16"), ((768, 48, 128), "bfloat16")
     yield from both("speech position", _functional("conv1d", padding=64, groups=16), *position)

@@ -25,6 +25,7 @@ from calor_kernel.language import (
     has,
     kernel,
     launch_attributes,
+    loop_range,
     registers,
     role,
     shared,
@@ -64,6 +65,39 @@ def test_roles_run_beside_each_other(dead: bool) -> None:
     first, second = [o.attributes for o in built.body.operations if o.name == "role"]
     assert (first["first"], first["count"], first["registers"]) == (0, 16, 24)
     assert (second["first"], second["count"]) == (16, 16)
+
+
+@kernel
+def nested(y):
+    memory = shared(4, int64)
+    full = Mbarriers(1, 4, meet=False)
+    changed = Mbarriers(1, 4, meet=False)
+    empty = Mbarriers(1, 16)
+    place = unit_index() % 4
+    with role(0):
+        with role(0, scope="plane"):
+            for i in loop_range(3):
+                empty.wait(0, 1 - i % 2)
+                memory[place] = i * 4 + unit_index()
+                full.arrive(0)
+        with role(1, scope="plane"):
+            for i in loop_range(3):
+                full.wait(0, i % 2)
+                memory[place] = memory[place] * 2
+                changed.arrive(0)
+    with role(1):
+        for i in loop_range(3):
+            changed.wait(0, i % 2)
+            if unit_index() < 20:
+                y[i * 4 + place] = memory[place]
+            empty.arrive(0)
+
+
+def test_roles_within_a_role_run_beside_the_others() -> None:
+    built = nested.build([INTEGERS], features=frozenset({"mbarrier"}), **CUBE)
+    y = np.zeros(12, np.int64)
+    run_on_lanes(built, (1, 1, 1), [y])
+    np.testing.assert_array_equal(y, 2 * np.arange(12))
 
 
 @kernel

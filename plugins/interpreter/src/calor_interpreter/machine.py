@@ -50,7 +50,9 @@ class Compiler(Protocol):
 
 
 class Party(Protocol):
-    """Roles that run concurrently."""
+    """Roles that run concurrently; ``numbers``: those of their threads, by identifier."""
+
+    numbers: dict[int, int]
 
     def moved(self) -> None:
         """Note an event for which others may wait."""

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from calor_interpreter.machine import WARPGROUP, Batch, Compiler, Step
+from calor_interpreter.machine import Party as Around
 from calor_kernel.ir.nodes import Operation
 
 Array = np.ndarray[Any, Any]
@@ -94,21 +95,29 @@ def wait_named(batch: Batch, operation: Operation, name: int, wanted: int) -> No
 
 
 class Party:
-    """Concurrent roles, each in a thread, with one running at a time."""
+    """Concurrent roles, each in a thread, with one running at a time.
 
-    def __init__(self, roles: Sequence[tuple[Batch, Sequence[Step]]]) -> None:
+    ``around``: the party of the role that has these roles, None if no role has them.
+    """
+
+    def __init__(
+        self, roles: Sequence[tuple[Batch, Sequence[Step]]], around: Around | None = None
+    ) -> None:
         self.roles = roles
+        self.around = around
         self.alive = list(range(len(roles)))
         self.turn = 0
         self.idle = 0
         self.changed = threading.Condition()
         self.failure: BaseException | None = None
-        self._numbers: dict[int, int] = {}
+        self.numbers: dict[int, int] = {}
 
     def run(self) -> None:
         """Run all roles to their end."""
+        # To the party around, these roles are the one that has them.
+        outer = self.around and self.around.numbers[threading.get_ident()]
         threads = [
-            threading.Thread(target=self._role, args=(i,), daemon=True)
+            threading.Thread(target=self._role, args=(i, outer), daemon=True)
             for i in range(len(self.roles))
         ]
         for thread in threads:
@@ -121,13 +130,18 @@ class Party:
     def moved(self) -> None:
         """Note an event for which others may wait."""
         self.idle = 0
+        if self.around is not None:
+            self.around.moved()
 
     def give_way(self) -> bool:
         """Let the other roles run; False on a deadlock: all wait and nothing moved."""
         self.idle += 1
-        if self.failure is not None or self.idle > len(self.alive):
+        if self.failure is not None:
             return False
-        me = self._numbers[threading.get_ident()]
+        if self.idle > len(self.alive):
+            self.idle = 0
+            return self.around is not None and self.around.give_way()
+        me = self.numbers[threading.get_ident()]
         with self.changed:
             self._next(me)
             self.changed.wait_for(lambda: self.turn == me or self.failure is not None)
@@ -138,8 +152,10 @@ class Party:
         self.turn = later[0] if later else self.alive[0] if self.alive else _GONE
         self.changed.notify_all()
 
-    def _role(self, number: int) -> None:
-        self._numbers[threading.get_ident()] = number
+    def _role(self, number: int, outer: int | None) -> None:
+        self.numbers[threading.get_ident()] = number
+        if self.around is not None and outer is not None:
+            self.around.numbers[threading.get_ident()] = outer
         batch, steps = self.roles[number]
         with self.changed:
             self.changed.wait_for(lambda: self.turn == number or self.failure is not None)
@@ -174,7 +190,7 @@ def party_step(compiler: Compiler, operations: Sequence[Operation]) -> Step:
                 # Concurrent roles that run the same steps have separate values.
                 fork.values = list(batch.values)
                 roles.append((fork, steps))
-        party = Party(roles)
+        party = Party(roles, batch.party)
         for one, _ in roles:
             one.party = party
         party.run()

@@ -7,6 +7,8 @@ import pytest
 
 from calor import dtypes
 from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
+from calor_kernel.contract.work import View
+from calor_kernel.library.conv import planar_images
 from calor_kernel.runtime.backend import KernelBackend
 
 from .test_conv import NONE, OPS, check
@@ -147,11 +149,39 @@ GROUPS = [
 @pytest.mark.parametrize("row", GROUPS, ids=str)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_few_groups_of_many_channels(backend, op, row, dtype, monkeypatch):
-    monkeypatch.setattr("calor_kernel.library.conv.each_group._FLOPS", 1000)
+    few = dict.fromkeys((True, False), 1000)
+    monkeypatch.setattr("calor_kernel.library.conv.each_group._FLOPS", few)
     work, *_ = LOWERINGS[op](request_of(op, row, getattr(dtypes, dtype), BLOCKS))
     assert work.way.name == "each group"
     check(backend, op, row, dtype)
     check(backend, op, row, dtype, reordered=True)
+
+
+# Groups of several channels, in images whose pixels lie apart.
+APART = ((2, 10, 9, 7), (15, 2, 3, 3), (2, 1), (ONE, ONE), ONE, 5)
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_images_with_channels_last_are_copied_for_groups(backend, op, dtype, monkeypatch):
+    """Neighbouring pixels of a copy are adjacent; few, or pixels near each other, stay."""
+    request = request_of(op, APART, getattr(dtypes, dtype), BLOCKS)
+    last = tuple(with_channels_last(view) for view in request.inputs)
+    for least, step, copied in ((1, 8, True), (1, 32, False), (1 << 20, 8, False)):
+        monkeypatch.setattr(planar_images, "_ELEMENTS", least)
+        monkeypatch.setattr(planar_images, "_APART", step)
+        work, *_ = LOWERINGS[op](replace(request, inputs=last))
+        assert (work.way.name == "planar images") == copied
+        plain, *_ = LOWERINGS[op](request)
+        assert plain.way.name != "planar images"
+    monkeypatch.setattr(planar_images, "_ELEMENTS", 1)
+    check(backend, op, APART, dtype, reordered=True)
+
+
+def with_channels_last(view):
+    _, channels, high, wide = view.shape
+    strides = (channels * high * wide, 1, wide * channels, channels)
+    return View(view.shape, strides, view.dtype)
 
 
 @pytest.mark.parametrize("op", OPS)

@@ -31,6 +31,9 @@ ROWS = [
     ((1, 48, 5, 5), (66, 48, 3, 3), ONE, PADDED, ONE, 1),
     ((2, 25, 8, 10), (40, 25, 3, 3), (3, 3), PADDED, ONE, 1),
     ((1, 24, 9, 16), (32, 24, 2, 1), (1, 3), (NONE, (-1, 1)), ONE, 1),
+    ((2, 72, 6, 6), (84, 24, 1, 1), ONE, (NONE, NONE), ONE, 3),
+    ((2, 56, 9, 10), (48, 28, 3, 3), (2, 2), PADDED, ONE, 2),
+    ((1, 48, 30), (58, 24, 3), (1,), ((1, 1),), (1,), 2),
 ]
 
 
@@ -154,7 +157,9 @@ def test_few_filters_are_tiled_and_large_groups_are_computed_one_by_one(op):
     few = square(32, 16, 28, 16, 3, 1)
     grouped = (*square(32, 64, 28, 128, 3, 1)[:5], 2)
     grouped = ((32, 128, 28, 28), (128, 64, 3, 3), *grouped[2:])
+    small = ((1, *grouped[0][1:]), *grouped[1:])
     assert not names(LOWERINGS[op](request_of(op, few, float32, LARGE))) & KERNELS
-    (first, *_) = LOWERINGS[op](request_of(op, grouped, float32, LARGE))
-    launched = [launch.build.function.name for launch in first.launches]
-    assert sum(name in KERNELS for name in launched) == 2
+    for row, count in ((grouped, 2), (small, 1)):
+        (first, *_) = LOWERINGS[op](request_of(op, row, float32, LARGE))
+        launched = [launch.build.function.name for launch in first.launches]
+        assert sum(name in KERNELS for name in launched) == count

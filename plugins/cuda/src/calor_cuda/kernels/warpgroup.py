@@ -18,6 +18,11 @@ LINE = 128
 # Registers of units in producer and consumer warp groups, by the number of consumer groups.
 ASKING = {1: 56, 2: 56, 3: 32}
 MULTIPLYING = {1: 240, 2: 224, 3: 160}
+# The same where the planes beside the unit that asks transpose stages; how many these are.
+TURNING = {1: (56, 240), 2: (56, 224), 3: (56, 152)}
+TURNERS = 3
+# Lines of a box of four-byte elements, and elements of its swizzled pieces.
+_BOX, _PIECE = 32, 4
 
 LeftFactors = Callable[[kl.Number], Callable[[int], kl.Fragment | kl.SharedMatrix]]
 """Of a stage, returns what gives the left factor of the step's products from a term on."""
@@ -30,6 +35,7 @@ class Ring:
     ``left``, ``right``: memory of all stages, ``sizes`` elements each; a stage has ``depth`` terms.
     ``right_at``: the layout (term, column) of a right tile. ``full``: a stage's copies have
     arrived; ``empty``: its products are done. ``registers``: whether A is read from registers.
+    ``turned``: a stage of the right tile has been transposed, None if none is.
     """
 
     left: kl.Pointer
@@ -41,6 +47,7 @@ class Ring:
     stages: int
     depth: int
     registers: bool = False
+    turned: kl.Mbarriers | None = None
 
     @kl.helper
     def load(
@@ -81,6 +88,8 @@ class Ring:
         before = stage
         for at in range(0, length, step):
             self.full.wait(stage, parity)
+            if self.turned is not None:
+                self.turned.wait(stage, parity)
             lefts = left_factors(stage)
             rights = kl.SharedMatrix(self.right.at(stage * self.sizes[1]), self.right_at)
             terms = range(0, self.depth, shape.k)
@@ -100,6 +109,55 @@ class Ring:
         kl.wait_mma(sums)
         release(self.empty, before, not self.registers)
         return stage, parity
+
+    @kl.helper
+    def turn(
+        self, stage: kl.Number, parity: kl.Number, columns: int
+    ) -> tuple[kl.Number, kl.Number]:
+        """Transpose a stage of the right tile by the last planes of the first warp group.
+
+        Return the next stage.
+        """
+        assert self.turned is not None
+        self.full.wait(stage, parity)
+        turn_boxes(self.right, stage * self.sizes[1], columns // _BOX)
+        kl.fence("cube", "async")
+        kl.barrier("plane")
+        if kl.lane_position() == 0:
+            self.turned.arrive(stage)
+        return following(stage, parity, self.stages)
+
+
+@kl.helper
+def turn_boxes(memory: kl.Pointer, at: kl.Number, count: int) -> None:
+    """Transpose boxes of 32 by 32 elements of four bytes in place, each by one plane.
+
+    Pieces of four elements of a line are swizzled by the line's index modulo eight. A unit has
+    blocks of four by four on the diagonals of a box; those of a diagonal change places with each
+    other alone, and the eight units of an access, which have one of each row and column, meet all
+    banks.
+    """
+    row, diagonal = kl.lane_position() % 8, kl.lane_position() // 8
+    column = row ^ diagonal
+    plane = kl.unit_index() // 32 - 1
+    # Lines, pieces and the further diagonal are bits of a place of their own.
+    lines, pieces = [i * (_BOX + _PIECE) for i in range(_PIECE)], range(_PIECE)
+    of_rows = row * (_PIECE * _BOX) + (column ^ row % 2 * _PIECE) * _PIECE
+    of_columns = column * (_PIECE * _BOX) + (row ^ column % 2 * _PIECE) * _PIECE
+    for turn in range(-(-count // TURNERS)):
+        box = plane + TURNERS * turn
+        if (count % TURNERS == 0) or (box < count):
+            begin = at + box * (_BOX * _BOX)
+            held = []
+            for far in (0, _PIECE * _PIECE):
+                places = [begin + of_rows ^ (line + far) for line in lines]
+                held.append([memory.load(kl.assume_multiple(p, _PIECE), _PIECE) for p in places])
+            kl.barrier("plane")
+            for half, far in enumerate((0, _PIECE * _PIECE * _BOX)):
+                for i in pieces:
+                    to = begin + of_columns ^ (lines[i] + far)
+                    made = kl.pack([one[i] for one in held[half]])
+                    memory.store(kl.assume_multiple(to, _PIECE), made)
 
 
 @kl.helper

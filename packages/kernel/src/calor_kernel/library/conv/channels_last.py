@@ -53,8 +53,8 @@ def channels_last(
     Pixels are lines of ``across``. ``room``: channels of a block of the copy, padded with zeros
     beyond ``channels``. ``rounded``: whether numbers are rounded to TF32, since the instructions
     truncate. ``rows``: whether pixels form rows, ``row`` apart, of ``taps`` each, and the copy has
-    all blocks of a row before the next row. ``inside``: the lines and the pixels of a line in x, if
-    the copy has more, which are zeros. ``run``: adjacent pixels of one access.
+    all blocks of all images of a row before the next row. ``inside``: the lines and the pixels of
+    a line in x, if the copy has more, which are zeros. ``run``: adjacent pixels of one access.
     """
     tiles = (places + (_PLACES - 1)) // _PLACES
     lead = kl.cube_position(0) // tiles
@@ -95,7 +95,7 @@ def channels_last(
             to = lead * places + first + p
             if rows:
                 of, tap = (first + p) // taps, (first + p) % taps
-                to = (of * blocks + lead) * taps + tap
+                to = (of * (kl.cube_count(0) // tiles) + lead) * taps + tap
             y.store(to * room + begin + c, made)
 
 
@@ -121,9 +121,9 @@ def last_launch(
 ) -> Launch:
     """Return the launch that copies (leads, channels, pixels) to (leads, blocks, pixels, room).
 
-    ``rows``: the number of pixel rows of a lead and their stride; they are copied to (rows, blocks,
-    pixels, room). ``whole``: lines, and pixels of a line, are filled up with zeros to multiples of
-    these.
+    ``rows``: the number of pixel rows of a lead and their stride; they are copied to (rows, leads,
+    blocks, pixels, room). ``whole``: lines, and pixels of a line, are filled up with zeros to
+    multiples of these.
     """
     access = 16 // dtype.itemsize
     leads, channels, given = sizes

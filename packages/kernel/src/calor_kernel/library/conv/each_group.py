@@ -11,6 +11,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
+from calor.dtypes import float32
 from calor_kernel.contract.choices import hinted, spec_of
 from calor_kernel.contract.work import (
     Argument,
@@ -26,8 +27,8 @@ from calor_kernel.library.conv.problem import Convolution
 from calor_kernel.library.steps import Steps
 
 # Maximum of groups, minimum of channels of a group on each side, and of its operations, which take
-# longer block by block than the launches of a group.
-_GROUPS, _CHANNELS, _FLOPS = 16, 16, 10**8
+# longer block by block than the launches of a group, or of float32 than tiles of all groups.
+_GROUPS, _CHANNELS, _FLOPS = 16, 16, {True: 10**8, False: 2 * 10**7}
 # Elements at whose multiples the result of each group begins.
 _WHOLE = 64
 
@@ -42,7 +43,8 @@ def each_group_refusal(one: Convolution, request: Request) -> str | None:
     if min(hinted(row), hinted(channels)) < _CHANNELS:
         return f"a group has fewer than {_CHANNELS} channels on a side"
     divides = prod(axis.divide for axis in p.axes)
-    few = 2 * hinted(p.size) * hinted(p.terms) // (group * divides) < _FLOPS
+    least = _FLOPS[p.a.dtype is float32]
+    few = 2 * hinted(p.size) * hinted(p.terms) // (group * divides) < least
     return "a group has few operations" if few else None
 
 

@@ -14,7 +14,7 @@ from typing import Generic
 
 from calor.dtypes import float32
 from calor_kernel import language as kl
-from calor_kernel.language.declared import N
+from calor_kernel.language.declared import D, N
 from calor_kernel.language.pipelines import How
 from calor_kernel.library.conv.windows import (
     PhaseOnDevice,
@@ -34,6 +34,30 @@ def _way(x: kl.Pointer) -> How:
     return kl.way_of_units() if x.dtype is float32 else "stores"
 
 
+@dataclass(frozen=True, slots=True)
+class Groups(Generic[N, D]):
+    """The groups, which are adjacent cubes along z; the distance of one's weights and channels.
+
+    ``w``: in the operand whose rows are the result's, ``x``: in the other one.
+    """
+
+    count: kl.DivisorOf[D]
+    w: kl.StrideOf[N]
+    x: kl.StrideOf[N]
+
+
+GroupsOnDevice = Groups[kl.Number, kl.FastDivmod]
+
+
+@kl.helper
+def part_of_group(groups: GroupsOnDevice | None) -> tuple[kl.Number, kl.Index, kl.Index, kl.Index]:
+    """Return a cube's part of a sum, its group, and where that one's operands begin: w, x."""
+    if groups is None:
+        return kl.cube_position(2), 0, 0, 0
+    split, group = groups.count.divmod(kl.cube_position(2))
+    return split, group, group * groups.w, group * groups.x
+
+
 @kl.kernel
 def conv_simt(
     w: kl.In,
@@ -46,6 +70,7 @@ def conv_simt(
     x_channel: kl.Stride,
     strides: tuple[kl.Stride, ...],
     phases: tuple[PhaseOnDevice, ...],
+    groups: GroupsOnDevice | None,
     after: After | None,
     *,
     plan: SimtPlan,
@@ -53,46 +78,47 @@ def conv_simt(
     run: int,
     epilogue: Epilogue | None = None,
 ) -> None:
-    """Compute a tile: output channels from y, output pixels and phase from x; a part from z.
+    """Compute a tile: output channels from y, pixels and phase from x, part and group from z.
 
     In ``w`` output channels are dense; ``w_channel``, ``x_channel``: the strides of input channels.
     ``even``: whether a step has channels of one tap. ``run``: adjacent output pixels of an access.
     """
     kl.launch_attributes(cubes_per_core=plan.together)
     # Neighbouring cubes have alternate phases, since these read and write neighbouring memory.
-    split, number = kl.cube_position(2), kl.cube_position(0) % len(phases)
+    split, group, w_start, x_start = part_of_group(groups)
+    number = kl.cube_position(0) % len(phases)
     first_row = kl.cube_position(1) * plan.rows
     first_column = kl.cube_position(0) // len(phases) * plan.columns
     phase = chosen(phases, number)
     reader = Reader(phase.windows, strides)
     begin, end = split * phase.share, kl.min((split + 1) * phase.share, phase.terms)
     near = kl.min(plan.units, plan.columns)
-    mine = [
-        reader.start(first_column + far + kl.unit_index() % near, phase.columns)
-        for far in kl.range(0, plan.columns, near)
-    ]
+    mine = []
+    for far in kl.range(0, plan.columns, near):
+        place = reader.start(first_column + far + kl.unit_index() % near, phase.columns)
+        mine.append((place[0] + x_start, place[1], place[2]))
     pipe = kl.Pipeline(plan.stages, *plan.tiles, how=_way(x))
     tile = simt_tile(plan)
     terms = Terms(reader, end, plan, even)
-    weights = weights_loader(w, phase, w_channel, first_row, rows_total, terms)
+    weights = weights_loader(w, phase, w_channel, w_start, first_row, rows_total, terms)
     multiply(tile, pipe, (weights, pixels_loader(x, mine, x_channel, terms)), begin, end)
-    for j, place in tile.columns(first_column, run):
-        lead, within = phase.windows.pixels.divmod(place)
+    for j, column in tile.columns(first_column, run):
+        lead, within = phase.windows.pixels.divmod(column)
         at = within
         if run == 1:
             high, wide = phase.windows.row.divmod(within)
             at = phase.start + high * result.row + wide * result.pixel
         at = split * part_step + lead * result.image + at
-        if place < phase.columns:
+        if column < phase.columns:
             ends = writer(epilogue, after, c, lead)
             for i, row in tile.rows(first_row):
                 if row < rows_total:
-                    found = tile.value(i, j, run)
-                    to = kl.assume_multiple(at + row * result.channel, run)
+                    found, channel = tile.value(i, j, run), group * rows_total + row
+                    to = kl.assume_multiple(at + channel * result.channel, run)
                     if ends is None:
                         c.store(to, found.to(c.dtype))
                     else:
-                        ends.write(to, found, row, kl.assume_multiple(within, run))
+                        ends.write(to, found, channel, kl.assume_multiple(within, run))
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,17 +165,21 @@ def weights_loader(
     w: kl.Pointer,
     phase: PhaseOnDevice,
     channel_step: kl.Number,
+    start: kl.Index,
     first: kl.Number,
     count: kl.Number,
     terms: Terms,
 ) -> Loader:
-    """Return what copies a step's weights; neighbouring units copy neighbouring accesses."""
+    """Return what copies a step's weights, which begin at ``start`` in ``w``.
+
+    Neighbouring units copy neighbouring accesses.
+    """
     plan, even = terms.plan, terms.even
     lines = plan.rows // FOUR
     whole = lines * plan.depth
 
     def load(pipe: kl.Pipeline, begin: kl.Number) -> None:
-        base = phase.first + first
+        base = phase.first + start + first
         if even:
             channel, down, across = terms.of(begin)
             base = base + channel * channel_step + down * phase.down + across * phase.across
@@ -235,6 +265,7 @@ def conv_weight_simt(
     pixel_row: kl.FastDivmod,
     columns: kl.FastDivmod,
     tap_row: kl.FastDivmod,
+    groups: GroupsOnDevice | None,
     *,
     plan: SimtPlan,
     alike: int,
@@ -242,7 +273,7 @@ def conv_weight_simt(
     padded: bool,
     run: int,
 ) -> None:
-    """Compute a tile: g's channels from y, taps of x's channels from x, a part of pixels from z.
+    """Compute a tile: g's channels from y, taps of x's from x, a part of pixels and group from z.
 
     Columns are the channels of a tap, without those from ``channels`` on, then those of the next
     tap; each ``alike`` adjacent columns share a tap. If ``alike`` is 0, columns are the taps of a
@@ -252,7 +283,7 @@ def conv_weight_simt(
     """
     kl.launch_attributes(cubes_per_core=plan.together)
     first_row, first_column = kl.cube_position(1) * plan.rows, kl.cube_position(0) * plan.columns
-    split = kl.cube_position(2)
+    split, group, g_first, x_first = part_of_group(groups)
     begin, end = split * share, kl.min((split + 1) * share, terms)
     deep, line = kl.unit_index() % plan.depth, kl.unit_index() // plan.depth
     apart = plan.units // plan.depth
@@ -265,12 +296,12 @@ def conv_weight_simt(
         down, right = tap_row.divmod(tap)
         y = down * down_axis.step + down_axis.start
         z = right * across_axis.step + across_axis.start
-        at = channel * x_channel + y * down_axis.x + z * across_axis.x
+        at = x_first + channel * x_channel + y * down_axis.x + z * across_axis.x
         left = kl.min(columns_total - column, channels - channel)
         mine.append((y, z, at, left))
     pipe = kl.Pipeline(plan.stages, *plan.tiles, how=_way(x))
     tile = simt_tile(plan)
-    g_start = (first_row + line) * g_row
+    g_start = g_first + (first_row + line) * g_row
 
     def load(pipe: kl.Pipeline, at: kl.Number) -> None:
         term = at + deep
@@ -304,8 +335,8 @@ def conv_weight_simt(
     for i, row in tile.rows(first_row):
         for j, column in tile.columns(first_column, run):
             if (row < rows_total) & (column < columns_total):
-                found = tile.value(i, j, run)
-                c.store(kl.assume_multiple(to + row * c_row + column, run), found.to(c.dtype))
+                found, at = tile.value(i, j, run), to + (group * rows_total + row) * c_row + column
+                c.store(kl.assume_multiple(at, run), found.to(c.dtype))
 
 
 @kl.helper

@@ -23,6 +23,7 @@ from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple, operand
 from calor_kernel.contract.work import Request, View, Work, row_major
 from calor_kernel.library.conv.channels_last import last_launch
+from calor_kernel.library.conv.each_group import each_group_refusal
 from calor_kernel.library.conv.implicit_gemm_operands import (
     Weights,
     numbers_of,
@@ -33,6 +34,7 @@ from calor_kernel.library.conv.implicit_gemm_operands import (
 )
 from calor_kernel.library.conv.implicit_gemm_simt import (
     GradientAxis,
+    Groups,
     conv_simt,
     conv_weight_simt,
 )
@@ -42,6 +44,7 @@ from calor_kernel.library.conv.windows import ResultStrides
 from calor_kernel.library.gemm.epilogue import Tail
 from calor_kernel.library.gemm.simt_plan import FOUR, SimtPlan, sums_of
 from calor_kernel.library.matmul.ranking import lack
+from calor_kernel.library.matmul.task import Given
 from calor_kernel.library.steps import Steps
 
 # Maximum of phases of a launch.
@@ -125,13 +128,23 @@ def simt_refusal(one: Convolution, request: Request) -> str | None:
         return f"register tiles sum no products of {p.a.dtype}"
     if len(p.axes) > 2 or not info.has("barrier"):
         return "it has more than two spatial axes, or units of a cube cannot wait for each other"
-    groups, rows, columns = (p.leads[i].size for i in p.roles)
+    _, rows, columns = (p.leads[i].size for i in p.roles)
     columns *= prod(axis.count for axis in p.axes)
-    if groups != 1 or min(rows, columns, p.terms) < _LEAST:
-        return f"it has groups, or fewer than {_LEAST} rows, columns or terms"
+    if min(rows, columns, p.terms) < _LEAST:
+        return f"it has fewer than {_LEAST} rows, columns or terms"
     # The copy cannot represent rows of weights that are one in memory.
     spread = p.by_weight or p.depth.b != 0 or p.depth.size == 1
     return None if spread else "its weights are broadcast along channels"
+
+
+def groups_refusal(one: Convolution, request: Request) -> str | None:
+    """Return why groups are not computed by tiles of each in one launch, None if they are."""
+    if one.seen.leads[one.seen.roles[0]].size == 1:
+        return "it has one group"
+    windows = prod(a.count if one.seen.by_weight else a.terms for a in one.seen.axes) > 1
+    if (one.rounded or windows) and each_group_refusal(one, request) is None:
+        return "its groups have faster ways one after another: matrix instructions, or Winograd's"
+    return simt_refusal(one, request)
 
 
 def plans_of(problem: Correlation, info: DeviceInfo) -> Iterator[tuple[SimtPlan, int, int]]:
@@ -198,16 +211,17 @@ def _evened(plan: SimtPlan, problem: Correlation) -> SimtPlan:
 def _sizes(problem: Correlation) -> Sizes:
     """Return rows, columns and terms of the problem for the cost model, phases and the size.
 
-    A phase has the mean of the pixels, and of the terms of the phases with taps.
+    A phase has the mean of the pixels, and of the terms of the phases with taps. Groups count as
+    phases.
     """
-    p = problem
+    p, groups = problem, problem.leads[problem.roles[0]].size
     if p.by_weight:
         taps = prod(axis.count for axis in p.axes)
-        return p.leads[1].size, p.leads[2].size * taps, p.terms, 1, p.size
+        return p.leads[1].size, p.leads[2].size * taps, p.terms, groups, p.size
     phases, seen = 1, 1
     for axis in p.axes:
         phases, seen = phases * axis.divide, seen * min(axis.divide, axis.terms)
-    return p.leads[2].size, -(-pixels_of(p) // phases), -(-p.terms // seen), seen, p.size
+    return p.leads[2].size, -(-pixels_of(p) // phases), -(-p.terms // seen), seen * groups, p.size
 
 
 def tiles_of(plans: Mapping[SimtPlan, float]) -> tuple[Tile, ...]:
@@ -287,27 +301,38 @@ def reach_of(view: View) -> int:
     return sum((n - 1) * abs(s) for n, s in zip(view.shape, view.strides, strict=True))
 
 
-def _rows_of_weights(problem: Correlation, block: int, steps: Steps, info: DeviceInfo) -> Weights:
+def _rows_of_weights(
+    problem: Correlation, block: int, steps: Steps, info: DeviceInfo
+) -> tuple[Weights, int]:
     """Return weights with dense output channels, copied unless they are dense; ``row``: of those.
 
-    ``block``: the channels of a tap before the next one.
+    The second is the distance of groups. ``block``: the channels of a tap before the next one.
     """
     p, (down, across) = problem, two_axes(problem)
-    source, rows, taps = operand(1, p.b), p.leads[2], (down.terms, across.terms)
+    groups, rows, channels = p.leads[1], p.leads[2], p.depth
+    source, taps = operand(1, p.b), (down.terms, across.terms)
     access = ALIGN // p.b.dtype.itemsize
-    aligned = all(n % access == 0 for n in (rows.size, p.depth.b, p.b.offset))
-    if taps == (1, 1) and rows.b == 1 and aligned:
-        return Weights(source, p.depth.b, block * p.depth.b, (0, 0))
+    numbers = [rows.size, channels.b, p.b.offset, *([groups.b] if groups.size > 1 else [])]
+    if taps == (1, 1) and rows.b == 1 and all(n % access == 0 for n in numbers):
+        return Weights(source, channels.b, block * channels.b, (0, 0)), groups.b
     room = -(-rows.size // access) * access
-    channel = taps[0] * taps[1] * room
-    target = steps.memory(p.depth.size * channel * p.b.dtype.itemsize)
+    far = taps[0] * taps[1] * room
+    channel = groups.size * far
+    target = steps.memory(channels.size * channel * p.b.dtype.itemsize)
     steps.launches.append(
         last_launch(
-            source.place, target, p.b.dtype, (1, rows.size, taps), (0, rows.b, (down.b, across.b)),
-            room, 1, info, True, False, (p.depth.size, p.depth.b),
+            source.place, target, p.b.dtype, (groups.size, rows.size, taps),
+            (groups.b if groups.size > 1 else 0, rows.b, (down.b, across.b)), room, 1, info, True,
+            False, (channels.size, channels.b),
         )
     )  # fmt: skip
-    return Weights(Bound(target, p.b.dtype), channel, block * channel, (taps[1] * room, room))
+    made = Weights(Bound(target, p.b.dtype), channel, block * channel, (taps[1] * room, room))
+    return made, far
+
+
+def _groups(size: int, w: Given, x: int) -> dict[str, Groups[Given, Given] | None]:
+    """Return the argument ``groups`` of a launch, None for one group."""
+    return {"groups": Groups(size, w, x) if size != 1 else None}
 
 
 def _of_pixels(
@@ -322,14 +347,14 @@ def _of_pixels(
     ``tail``: the epilogue of a convolution.
     """
     p, dtype, steps = problem, problem.a.dtype, Steps()
-    (images, _, outputs), axes, channels = p.leads, two_axes(p), p.depth
+    (images, groups, outputs), axes, channels = p.leads, two_axes(p), p.depth
     # The channels of a tap before the next tap: those of a step, or all.
     block = plan.depth if channels.size % plan.depth == 0 else channels.size
-    weights = _rows_of_weights(p, block, steps, info)
+    weights, far = _rows_of_weights(p, block, steps, info)
     strides = row_major([lead.size for lead in p.leads] + [axis.count for axis in axes])
     part_step = -(-p.size // FOUR) * FOUR
     target = target_of(steps, dtype, splits * part_step if splits > 1 else 0)
-    spans = (reach_of(p.a), channels.size * weights.row, splits * part_step)
+    spans = (reach_of(p.a), (channels.size + groups.size) * weights.row, splits * part_step)
     index = kl.index_dtype(*spans, p.terms + 4 * plan.depth)
     phases = phases_of(p, weights)
     run = FOUR if len(phases) == 1 and axes[0].count * axes[1].count % FOUR == 0 else 1
@@ -341,11 +366,12 @@ def _of_pixels(
         some = phases[begin : begin + _PHASES]
         columns = max(pixels_of(one.problem) for one in some)
         work = sum(pixels_of(one.problem) * terms_of(one.problem, channels.size) for one in some)
-        cubes = -(-columns // plan.columns) * len(some), -(-outputs.size // plan.rows), splits
+        tiles = -(-columns // plan.columns) * len(some), -(-outputs.size // plan.rows)
+        cubes = (*tiles, splits * groups.size)
         steps.add(
                 conv_simt,
                 Grid(cubes, (plan.units, 1, 1), info.planes[0], index),
-                _effort(p, plan, 2 * outputs.size * work),
+                _effort(p, plan, 2 * groups.size * outputs.size * work),
                 w=weights.bound.aligned(ALIGN), x=operand(0, p.a), c=to_result,
                 rows_total=outputs.size, part_step=Multiple(part_step, FOUR), result=result,
                 w_channel=Multiple(weights.row, FOUR), x_channel=channels.a,
@@ -356,9 +382,10 @@ def _of_pixels(
                     )
                     for phase in some
                 ],
-                plan=plan, even=block == plan.depth, run=run, **following,
+                plan=plan, even=block == plan.depth, run=run,
+                **_groups(groups.size, Multiple(far, FOUR), groups.a), **following,
             )  # fmt: skip
-    image = outputs.size, axes[0].count * axes[1].count
+    image = groups.size * outputs.size, axes[0].count * axes[1].count
     sizes = (1, 1, p.size, part_step)
     launch_sum(steps, target, dtype, sizes, splits, part_step, info, tail, image)
     return steps.work()
@@ -374,7 +401,7 @@ def _inside(axis: Axis[int]) -> bool:
 def _of_weights(problem: Correlation, plan: SimtPlan, splits: int, info: DeviceInfo) -> Work:
     """Return the launches of a weight gradient, with sums in ``splits`` parts."""
     p, dtype, steps = problem, problem.a.dtype, Steps()
-    (_, outputs, channels), axes = p.leads, two_axes(p)
+    (groups, outputs, channels), axes = p.leads, two_axes(p)
     taps = axes[0].count * axes[1].count
     # Adjacent lines of the units' copies; those of a tap in a tile, or 0 if others lie between.
     apart = plan.units // plan.depth
@@ -388,7 +415,8 @@ def _of_weights(problem: Correlation, plan: SimtPlan, splits: int, info: DeviceI
     wide = -(-columns // FOUR) * FOUR
     parted = splits > 1 or (taps > 1 and alike > 0)
     row = wide if parted else columns
-    part_step = outputs.size * row
+    rows = groups.size * outputs.size
+    part_step = rows * row
     target = target_of(steps, dtype, splits * part_step if parted else 0)
     share = -(-p.terms // (splits * plan.depth)) * plan.depth
     index = kl.index_dtype(
@@ -396,7 +424,7 @@ def _of_weights(problem: Correlation, plan: SimtPlan, splits: int, info: DeviceI
     )
     run = FOUR if row % FOUR == 0 else 1
     parts = -(-p.terms // share)
-    cubes = (-(-columns // plan.columns), -(-outputs.size // plan.rows), parts)
+    cubes = (-(-columns // plan.columns), -(-outputs.size // plan.rows), parts * groups.size)
     down, across = (GradientAxis(a.result, a.summed, a.start, a.size, a.a, a.b) for a in axes)
     steps.add(
             conv_weight_simt,
@@ -411,10 +439,10 @@ def _of_weights(problem: Correlation, plan: SimtPlan, splits: int, info: DeviceI
             plan=plan, alike=alike, padded=not all(map(_inside, axes)), run=run,
             ragged=(
                 outputs.size % plan.rows != 0, bool(alike) and channels.size % alike != 0
-            ),
+            ), **_groups(groups.size, groups.b, groups.a),
         )  # fmt: skip
-    sizes = (outputs.size, 1, columns, wide)
+    sizes = (rows, 1, columns, wide)
     if alike and taps > 1:
-        sizes = (outputs.size, taps, channels.size, room)
+        sizes = (rows, taps, channels.size, room)
     launch_sum(steps, target, dtype, sizes, parts, part_step, info)
     return steps.work()

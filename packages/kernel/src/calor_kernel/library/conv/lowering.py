@@ -59,8 +59,13 @@ from calor_kernel.library.conv.each_group import each_group_refusal, each_group_
 from calor_kernel.library.conv.gemv_conv import gemv_refusal, gemv_steps
 from calor_kernel.library.conv.generic_tiles import tiles_refusal, tiles_works
 from calor_kernel.library.conv.implicit_gemm_mma_launch import mma_refusal, mma_works
-from calor_kernel.library.conv.implicit_gemm_simt_launch import simt_refusal, simt_works
+from calor_kernel.library.conv.implicit_gemm_simt_launch import (
+    groups_refusal,
+    simt_refusal,
+    simt_works,
+)
 from calor_kernel.library.conv.padded_rows import Placement, vectors
+from calor_kernel.library.conv.planar_images import planar_refusal, planar_works
 from calor_kernel.library.conv.pointwise_gemm import product_refusal, product_works
 from calor_kernel.library.conv.problem import (
     PARTS,
@@ -221,6 +226,8 @@ _OF_UNITS: Final[Table[Convolution]] = Table(
     Way("products", product_refusal, product_works),
     Way("direct filters", filters_refusal, filters_works),
     Way("patches", patches_refusal, patches_works),
+    Way("planar images", planar_refusal, planar_works),
+    Way("implicit GEMM of groups", groups_refusal, simt_works),
     Way("each group", each_group_refusal, each_group_works),
     Way("planes of volumes", volumes_refusal, volumes_works),
     Way("depthwise bands", bands_refusal, bands_works),

@@ -28,6 +28,8 @@ _GENERAL = frozenset(
     }
 )
 _COPIED = frozenset(("operand padding",))
+# The filters of half empty tiles, and the terms from which those are faster than units alone.
+_FEWEST, _FILTERS, _TERMS = 16, 64, 48
 
 
 def product_refusal(one: Convolution, request: Request) -> str | None:
@@ -42,7 +44,8 @@ def product_works(one: Convolution, request: Request) -> Iterator[Work]:
     """Yield the works of a problem that is a product, the likeliest first."""
     product = product_of(one.seen, one.rounded)
     assert product is not None
-    task = Task(product, (Input(1), Input(0)), one.info, tail=one.tail)
+    streamed = _streamed(product)
+    task = Task(product, (Input(1), Input(0)), one.info, tail=one.tail, streamed=streamed)
     ways = [way for way in WAYS if way.name not in _GENERAL]
     found = ranked(ways, task, request)
     single = product.n == 1 and not is_size(product.n) and product.dtype.kind == "float"
@@ -52,6 +55,15 @@ def product_works(one: Convolution, request: Request) -> Iterator[Work]:
         found = ranked([way for way in WAYS if way.name not in _COPIED], task, request)
     for work in found:
         yield replace(work, variant=f"product, {work.variant}")
+
+
+def _streamed(product: Product) -> bool:
+    """Return whether memory decides how long a product of few filters takes.
+
+    Images are read once, and products of tiles of which a part is filters take less. Fewer terms
+    have a way of their own.
+    """
+    return bool(_FEWEST <= product.m < _FILTERS and exceeds(product.k, _TERMS))
 
 
 def rows_of_images(product: Product) -> Product:

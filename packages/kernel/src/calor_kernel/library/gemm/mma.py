@@ -22,6 +22,8 @@ from calor_kernel.library.gemm.pipeline import Loader, accumulate
 # Bytes of an access, and of a line of shared memory for warp-group instructions.
 ACCESS = 16
 _LINE = 128
+# Bytes of elements that lanes read one by one off the K axis, and the accesses between their lines.
+_SINGLE, _PAD = 4, 2
 
 SQUARE: Final = "simdgroup_8x8x8_float32"
 # The plane instructions for operands of one half type, and those for all other types, which are
@@ -69,15 +71,17 @@ _Axis = tuple[int | tuple[int, ...], int | tuple[int, ...]]
 class Panel:
     """``count`` lines of ``size`` dense elements each.
 
-    For planes each line is padded by one access, so that the eight lines of one load begin in
-    different banks. For warp-group (``grouped``) instructions lines are swizzled in pieces of 128
-    bytes.
+    For planes each line is padded by some accesses (``pad``), so that what lanes read together is
+    in different banks: the lines of one load begin an access apart, and lanes that read single
+    elements of four lines, as those of four bytes off the K axis, eight elements apart. For
+    warp-group (``grouped``) instructions lines are swizzled in pieces of 128 bytes.
     """
 
     dtype: DType
     count: int
     size: int
     grouped: bool = False
+    pad: int = 1
 
     @property
     def access(self) -> int:
@@ -86,7 +90,7 @@ class Panel:
 
     def at(self, turned: bool = False) -> kl.Layout | kl.Swizzled:
         """Return the layout of (line, element), or of (element, line) if ``turned``."""
-        line: _Axis = (self.count, self.size + self.access)
+        line: _Axis = (self.count, self.size + self.pad * self.access)
         element: _Axis = (self.size, 1)
         if self.grouped:
             piece = _LINE // int(self.dtype.itemsize)
@@ -165,7 +169,9 @@ class MmaPlan:
         """Return the panel of A, or of B: its lines run along the K axis or across it."""
         size, along = (self.rows, self.a_along) if first else (self.columns, self.b_along)
         count, dense = (size, self.depth) if along else (self.depth, size)
-        return Panel(self.dtype, count, dense, self.grouped)
+        # Matrix loads transpose half types alone, so lanes read wider elements off K one by one.
+        single = not along and self.dtype.itemsize == _SINGLE
+        return Panel(self.dtype, count, dense, self.grouped, _PAD if single else 1)
 
     def layout(self, first: bool) -> kl.Layout | kl.Swizzled:
         """Return the layout of (row, term) in the tile of A, or of (term, column) in that of B."""

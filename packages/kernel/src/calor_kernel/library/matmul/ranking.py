@@ -197,6 +197,11 @@ def too_small(product: Product) -> str | None:
     return None
 
 
+def mostly_empty(task: Task) -> str | None:
+    """Return why tiles do not pay for a task, None if they do, or if memory decides anyway."""
+    return None if task.streamed else too_small(task.product)
+
+
 def by_plan(task: Task, launch: Callable[[Task, P], Launch]) -> Callable[[P, str, int], Work]:
     """Return what makes the work of a plan, of one launch."""
     return lambda plan, name, group: task.work(launch(task, plan), name=name, group=group)

@@ -112,6 +112,7 @@ class Task:
 
     ``before``: the launches that prepare operands; ``scratch``: the bytes of each of their blocks.
     ``tail``: the epilogue, on the memory of the result also where the operands are swapped.
+    ``streamed``: whether tiles may be half empty, since one operand is so long that memory decides.
     """
 
     product: Product
@@ -120,6 +121,7 @@ class Task:
     before: tuple[Launch, ...] = ()
     scratch: tuple[int, ...] = ()
     tail: Tail | None = None
+    streamed: bool = False
 
     def operands(self, a_align: int = 0, b_align: int = 0) -> tuple[Bound, Bound]:
         """Return both operands with the alignment of their accesses in bytes."""

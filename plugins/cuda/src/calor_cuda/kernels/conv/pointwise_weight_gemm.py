@@ -31,8 +31,9 @@ from calor_kernel.library.conv.split_sums import launch_sum, target_of
 from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.library.steps import Steps
 
-# With fewer rows and columns most of a tile would be empty; the rows and columns of a tile.
-_LEAST, _TILE = 64, 128
+# With fewer rows and columns products of empty lines would take longer than memory; the rows and
+# columns of a tile.
+_LEAST, _TILE = 16, 128
 # Alignment of lines in bytes, minimum of pixels of a part, and elements of an access.
 _LINE, _PIECE, _WHOLE = 16, 256, 4
 # Rows and columns of a tile of parts, and stages; rows of tiles that share their operands.

@@ -25,7 +25,7 @@ from calor_kernel.library.matmul.task import Task
 # overhead cycles of a tile and of adding, and the bytes of parts moved in a cycle.
 COMPUTED, READ, TILE, MOVED = 4096, 40, 2500, 10
 # Cycles in which a unit reads the parts that it reads at the same time.
-_LATENCY = 1200
+LATENCY = 1200
 # Minimum of steps of a part.
 STEPS = 8
 # Time in parts relative to another way's, from which the estimates tell that it is faster.
@@ -35,11 +35,15 @@ _RESULT = Output(0)
 
 def cycles_of(product: Product, plan: TmaPlan, of: Summed[int], info: DeviceInfo) -> float:
     """Return the cycles of a product in parts, with their addition."""
-    read = (min(plan.rows, product.m) + min(plan.columns, product.n)) / READ
-    byte = max(plan.rows * plan.columns / COMPUTED, read)
     moved = 2 * float32.itemsize * of.parts * product.m * product.n / (info.cores * MOVED)
-    waited = -(-of.parts // AHEAD) * _LATENCY
-    return float(of.length * LINE * byte + TILE + moved + waited)
+    waited = -(-of.parts // AHEAD) * LATENCY
+    return float(of.length * LINE * byte_of(product, plan) + TILE + moved + waited)
+
+
+def byte_of(product: Product, plan: TmaPlan) -> float:
+    """Return the cycles of a tile for a byte of the K axis."""
+    read = (min(plan.rows, product.m) + min(plan.columns, product.n)) / READ
+    return max(plan.rows * plan.columns * plan.crowding / COMPUTED, read)
 
 
 def summed(product: Product, plan: TmaPlan, parts: int, info: DeviceInfo) -> Summed[int] | None:

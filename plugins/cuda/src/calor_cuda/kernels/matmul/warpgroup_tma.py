@@ -23,7 +23,7 @@ from calor_cuda.kernels.matmul.summed_parts import Summed, SummedParts, add_slic
 from calor_cuda.kernels.matmul.tma_store import write_tile
 from calor_cuda.kernels.matmul.unit_store import write_rows
 from calor_cuda.kernels.matmul.warpgroup_tma_plan import PARTS, TmaPlan
-from calor_cuda.kernels.warpgroup import ASKING, MULTIPLYING, Ring, passed, release
+from calor_cuda.kernels.warpgroup import TURNERS, Ring, passed, release
 from calor_kernel import language as kl
 from calor_kernel.language.declared import Quantity
 from calor_kernel.language.tensor_maps import TensorMap
@@ -121,10 +121,11 @@ def matmul_tma(
     # Of two warp groups in turns: the other one has taken all stages of its tile. A stage's parity
     # does not tell apart phases two rounds from each other.
     own_turn = kl.Mbarriers(2, 4, meet=False) if plan.pingpong else None
+    turned = kl.Mbarriers(plan.stages, TURNERS, meet=False) if plan.turning else None
     empty = kl.Mbarriers(plan.stages, 4 * plan.sharing)
     ring = Ring(
         left, right, (a_size, b_size), right_at, full, empty, plan.stages, plan.depth,
-        plan.transposed,
+        plan.transposed, turned,
     )  # fmt: skip
     down = -(-m // plan.rows)
     first = kl.cube_position(0)
@@ -133,40 +134,55 @@ def matmul_tma(
     # them, it reads them early and serialises the products.
     deep = kl.max(k, 1)
     kl.await_launches()
-    with kl.role(0, registers=ASKING[plan.groups]):
-        if kl.unit_index() == 0:
-            nbytes = (a_size + b_size) * plan.dtype.itemsize
+    asking, multiplying = plan.registers
 
-            def copy(
-                stage: kl.Index,
-                a_from: Pair,
-                row: kl.Index,
-                b_from: Pair,
-                column: kl.Index,
-                begin: kl.Index,
-            ) -> None:
-                to = left.at(stage * a_size)
-                fetch(a_map, to, a_from, row, begin, full, stage, plan, True)
-                to = right.at(stage * b_size)
-                fetch(b_map, to, b_from, column, begin, full, stage, plan, False)
+    def ask() -> None:
+        nbytes = (a_size + b_size) * plan.dtype.itemsize
 
-            schedule = schedule_of(first, step, tiles, deep, sums, flags, split, summed, plan)
-            stage, parity = first * 0, first * 0 + 1
-            for turn in schedule.turns():
-                piece = schedule.piece(turn)
-                row, column, batch = place_of_tile(piece.tile, down, places, plan)
-                outer, within = places.inner.divmod(batch)
-                a_from = (kl.min(outer, of_a.outer - 1), kl.min(within, of_a.inner - 1))
-                b_from = (kl.min(outer, of_b.outer - 1), kl.min(within, of_b.inner - 1))
-                for ahead in kl.range(0, piece.length, plan.depth):
-                    begin = piece.start + ahead
-                    if isinstance(schedule, SummedParts):
-                        batch, begin = schedule.term(piece.start + kl.quotient(ahead, plan.depth))
-                        a_from = b_from = places.inner.divmod(batch)
-                    stage, parity = ring.load(
-                        stage, parity, nbytes, copy, a_from, row, b_from, column, begin
-                    )
-    with kl.role(1, plan.groups, registers=MULTIPLYING[plan.groups], apart=plan.pingpong):
+        def copy(
+            stage: kl.Index,
+            a_from: Pair,
+            row: kl.Index,
+            b_from: Pair,
+            column: kl.Index,
+            begin: kl.Index,
+        ) -> None:
+            to = left.at(stage * a_size)
+            fetch(a_map, to, a_from, row, begin, full, stage, plan, True)
+            to = right.at(stage * b_size)
+            fetch(b_map, to, b_from, column, begin, full, stage, plan, False)
+
+        schedule = schedule_of(first, step, tiles, deep, sums, flags, split, summed, plan)
+        stage, parity = first * 0, first * 0 + 1
+        for turn in schedule.turns():
+            piece = schedule.piece(turn)
+            row, column, batch = place_of_tile(piece.tile, down, places, plan)
+            outer, within = places.inner.divmod(batch)
+            a_from = (kl.min(outer, of_a.outer - 1), kl.min(within, of_a.inner - 1))
+            b_from = (kl.min(outer, of_b.outer - 1), kl.min(within, of_b.inner - 1))
+            for ahead in kl.range(0, piece.length, plan.depth):
+                begin = piece.start + ahead
+                if isinstance(schedule, SummedParts):
+                    batch, begin = schedule.term(piece.start + kl.quotient(ahead, plan.depth))
+                    a_from = b_from = places.inner.divmod(batch)
+                stage, parity = ring.load(
+                    stage, parity, nbytes, copy, a_from, row, b_from, column, begin
+                )
+
+    with kl.role(0, registers=asking):
+        if plan.turning:
+            with kl.role(0, scope="plane"):
+                if kl.unit_index() == 0:
+                    ask()
+            with kl.role(1, TURNERS, scope="plane"):
+                schedule = schedule_of(first, step, tiles, deep, sums, flags, split, summed, plan)
+                stage, parity = first * 0, first * 0
+                for turn in schedule.turns():
+                    for _ in range(0, schedule.piece(turn).length, plan.depth):
+                        stage, parity = ring.turn(stage, parity, plan.columns)
+        elif kl.unit_index() == 0:
+            ask()
+    with kl.role(1, plan.groups, registers=multiplying, apart=plan.pingpong):
         shape = plan.shape
         unit = kl.unit_index() % 128
         group = kl.unit_index() // 128 - 1

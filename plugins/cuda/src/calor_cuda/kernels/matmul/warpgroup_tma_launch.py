@@ -44,7 +44,7 @@ def tma_refusal(
         return "the device has no TMA, or no asynchronous matrix instruction"
     a, b = product.a, product.b
     item = a.dtype.itemsize
-    if transposed and not (item == product.dtype.itemsize == FOUR and a.depth != 1 == b.depth):
+    if transposed and not (item == product.dtype.itemsize == FOUR and a.depth != 1):
         return "operands in registers are of four bytes, and dense along the rows"
     if item != _BOTH_WAYS and not a.depth == b.depth == 1 and not transposed:
         return f"operands of {a.dtype.name} are read along the K axis alone"

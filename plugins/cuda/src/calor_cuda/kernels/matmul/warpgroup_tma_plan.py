@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from calor.dtypes import DType
-from calor_cuda.kernels.warpgroup import LINE
+from calor_cuda.kernels.warpgroup import ASKING, LINE, MULTIPLYING, TURNING
 from calor_kernel import language as kl
 from calor_kernel.language.matrices import MatrixShape, wgmma_64
 
@@ -13,6 +13,9 @@ from calor_kernel.language.matrices import MatrixShape, wgmma_64
 FOUR = 4
 # Parts of a tile's sums that may be in flight.
 PARTS = 2
+# The lines of TF32 products of a row and a column in a cycle, and what a step takes beside the
+# accesses to its lines, one a cycle: where planes transpose stages, on an H200.
+_PRODUCTS, _BESIDE = 32, 130
 Axis = tuple[int | tuple[int, ...], int | tuple[int, ...]]
 
 
@@ -78,6 +81,30 @@ class TmaPlan:
         return not self.a_along and int(self.dtype.itemsize) == FOUR
 
     @property
+    def turning(self) -> bool:
+        """Whether planes transpose the stages of b, so that they lie along the K axis."""
+        return self.transposed and not self.b_along
+
+    @property
+    def registers(self) -> tuple[int, int]:
+        """The registers of units that ask for copies, and of those that multiply."""
+        if self.turning:
+            return TURNING[self.groups]
+        return ASKING[self.groups], MULTIPLYING[self.groups]
+
+    @property
+    def crowding(self) -> float:
+        """The cycles of a step beside those of its products, if shared memory takes longer.
+
+        Of each line that planes transpose there are a copy, a read and a write, of the other
+        operand a copy and a read, and each consumer reads all lines of b.
+        """
+        if not self.turning:
+            return 1
+        lines = 2 * self.rows + (3 + self.sharing) * self.columns
+        return max(1, _PRODUCTS * (lines + _BESIDE) / (self.rows * self.columns))
+
+    @property
     def groups(self) -> int:
         """The consumer warp groups."""
         return 2 if self.pingpong else self.rows // 64
@@ -129,8 +156,9 @@ class TmaPlan:
         return kl.Swizzle(3, {1: 4, 2: 3, 4: 2}[int(dtype.itemsize)], 3)
 
     def layout(self, first: bool) -> kl.Swizzled:
-        """Return the layout of (row, column) in the tile of a, or of b."""
+        """Return the layout of (row, column) in the tile of a, or of b, as products read it."""
         size, along = (self.rows, self.a_along) if first else (self.columns, self.b_along)
+        along = along or (self.turning and not first)
         line = self.depth
         deep: Axis = (line, line)
         place: Axis = ((line, size // line), (1, line * line))

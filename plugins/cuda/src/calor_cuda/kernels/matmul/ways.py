@@ -15,6 +15,7 @@ from calor_cuda.kernels.matmul.epilogue_operands import with_operands_ahead
 from calor_cuda.kernels.matmul.operand_transpose import turned
 from calor_cuda.kernels.matmul.split_k_launch import few_parts, parts_in_one
 from calor_cuda.kernels.matmul.split_k_two_pass import divided, parts_of, sums_of
+from calor_cuda.kernels.matmul.stage_transpose import stage_refusal, stage_works
 from calor_cuda.kernels.matmul.summed_parts import Summed
 from calor_cuda.kernels.matmul.summed_parts_launch import faster_parts, room_of, summed_task
 from calor_cuda.kernels.matmul.tile_times import first_plan
@@ -32,6 +33,7 @@ from calor_kernel.library.matmul.ranking import (
     chosen,
     cubes_of,
     lack,
+    mostly_empty,
     too_small,
 )
 from calor_kernel.library.matmul.task import Task
@@ -95,7 +97,7 @@ def _refused(task: Task, written: DType, *, by_units: bool = False) -> str | Non
     if task.tail is not None and task.tail.reach(product.batches, product.m, product.n) >= _FAR:
         return "positions of what its epilogue reads and writes have more than 31 bits"
     by_units = by_units and not product.pitch
-    return too_small(product) or tma_refusal(
+    return mostly_empty(task) or tma_refusal(
         replace(product, dtype=written), task.info, by_units=by_units
     )
 
@@ -113,7 +115,7 @@ def _register_refusal(task: Task, request: Request) -> str | None:
     product = task.product
     if not product.rounded or product.along != (True, False):
         return "it is not TF32 with a dense along K and b along its columns"
-    return too_small(product) or tma_refusal(product.swapped(), task.info, transposed=True)
+    return mostly_empty(task) or tma_refusal(product.swapped(), task.info, transposed=True)
 
 
 def _transpose_refusal(task: Task, request: Request) -> str | None:
@@ -122,7 +124,7 @@ def _transpose_refusal(task: Task, request: Request) -> str | None:
         return "the instruction reads both operands as they lie, or not at all"
     if not all(map(task.info.has, _COPIED)):
         return "the device has no TMA, or no asynchronous matrix instruction"
-    return too_small(product)
+    return mostly_empty(task)
 
 
 def _padding_refusal(task: Task, request: Request) -> str | None:
@@ -356,6 +358,7 @@ def _worth_turning(product: Product, one: bool) -> bool:
 
 
 ROWS: Final[tuple[Row[Task], ...]] = (
+    Row("MMA split-K", Way("stage transpose", stage_refusal, stage_works)),
     Row("staged MMA", Way("split-K in two passes", _split_refusal, _two_passes)),
     Row("staged MMA", Way("warp-group TMA", _tma_refusal, _tma, pitched=True)),
     Row("staged MMA", Way("register A", _register_refusal, _register_a)),
