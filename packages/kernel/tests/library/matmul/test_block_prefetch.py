@@ -70,10 +70,7 @@ def test_only_cubes_that_pack_prefetch(rows, side, there):
     shapes = [(rows, side), (side, side)]
     graph = graph_of(lambda x, w: x @ w, float32, shapes)
     _, launches = run(graph, operands(shapes, float32), ONE_UNIT, ())
-    text = kernel_text(launches[-1].build.kernel())
-    assert ("prefetch b " in text) is there
-    # Every tile asks for the part of the result that it writes.
-    assert "prefetch c " in text
+    assert ("prefetch" in kernel_text(launches[-1].build.kernel())) is there
 
 
 @pytest.mark.parametrize(("device", "there"), [(WIDE, True), (ONE_UNIT, False)])
@@ -82,7 +79,7 @@ def test_few_rows_ask_for_the_next_panel_of_a_matrix_as_it_lies(device, there):
     graph = graph_of(calor.matmul, float32, [a.shape for a in arrays])
     found, launches = run(graph, arrays, device, ())
     (only,) = launches
-    assert ("prefetch b " in kernel_text(only.build.kernel())) is there
+    assert ("prefetch" in kernel_text(only.build.kernel())) is there
     near(found, calor.matmul, arrays, float32, "highest")
 
 
@@ -115,7 +112,7 @@ def test_passes_are_long_for_narrow_packed_panels_and_short_in_place():
     some = product(700, 700, 700), product(100, 700, 700)
     assert [packed(one, WIDE).unroll for one in some] == [8, 8]
     assert [packed(one, WIDE, keeps=True).unroll for one in some] == [4, 4]
-    assert [packed_inside(some[1], info).unroll for info in (WIDE, ONE_UNIT)] == [4, 4]
+    assert packed_inside(some[1], WIDE).unroll == 4
 
 
 @pytest.mark.parametrize("along", [False, True])

@@ -197,8 +197,8 @@ def packed_inside(product: Product, info: DeviceInfo) -> Packed | str:
     if base.depth * base.width > room:
         return "a pass over a panel does not fit the memory of a cube"
     panels = greatest(1, least(base.block_panels, room // (base.depth * base.width)))
-    # A turn prefetches one line of the next block, which is little beside several terms.
-    return replace(base, room=room, block_panels=panels, unroll=4)
+    # A turn prefetches one line of the next block.
+    return replace(base, room=room, block_panels=panels, unroll=min(base.unroll, 4))
 
 
 def blocks_of(

@@ -159,13 +159,7 @@ def packed_matmul(
                 for r in kl.range(rows):
                     for v in kl.range(vectors):
                         acc[r, v] = start[v]
-                if ends is None:
-                    # What a pass adds to, or first writes, is not near either.
-                    for r in kl.range(rows):
-                        at = c_start + kl.min(row + r, last_row - 1) * n + column
-                        for v in kl.range(vectors):
-                            c.prefetch(at + v * lanes, write=True)
-                else:
+                if ends is not None:
                     last = begin + count >= k
                     if partial is None or last:
                         # Few elements of many rows, which the processor does not foresee.
@@ -311,18 +305,14 @@ def store_tile(acc: kl.Registers, c: kl.Pointer, place: TilePlace, begin: kl.Num
     rows, vectors = acc.shape
     lanes, accumulate = acc.type.width, acc.type.dtype
     start, n = place.start, place.n
-    first = start + place.row * n + place.column
     if place.whole(rows, vectors * lanes):
-        if begin > 0:
-            for r in kl.range(rows):
-                for v in kl.range(vectors):
-                    at = first + r * n + v * lanes
-                    value = acc[r, v] + c.load(at, lanes).to(accumulate)
-                    c.store(at, value.to(c.dtype))
-        else:
-            for r in kl.range(rows):
-                for v in kl.range(vectors):
-                    c.store(first + r * n + v * lanes, acc[r, v].to(c.dtype))
+        for r in kl.range(rows):
+            for v in kl.range(vectors):
+                at = start + (place.row + r) * n + place.column + v * lanes
+                value = acc[r, v]
+                if begin > 0:
+                    value = value + c.load(at, lanes).to(accumulate)
+                c.store(at, value.to(c.dtype))
     else:
         for r in kl.range(rows):
             for v in kl.range(vectors):
