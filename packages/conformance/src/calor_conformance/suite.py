@@ -18,6 +18,7 @@ from .checks import (
     composites,
     crossings,
     declarations,
+    distributions,
     errors,
     features,
     gradients,
@@ -27,6 +28,7 @@ from .checks import (
     mapping,
     memory,
     modes,
+    namesakes,
     neighbours,
     non_finite,
     points,
@@ -84,6 +86,7 @@ _CONTRACTS = (
     memory,
     announced,
     random_bits,
+    distributions,
     errors,
     non_finite,
     state,
@@ -112,6 +115,7 @@ def _contracts() -> Iterator[Check]:
     yield from properties.elementwise(CASES)
     yield from properties.searches()
     yield from neighbours.neighbours()
+    yield from namesakes.namesakes()
     yield from crossings.crossings()
     yield from transforms.transforms()
 
