@@ -97,7 +97,7 @@ def outcomes(place: Place) -> None:
     with np.errstate(divide="ignore"):
         logits = np.log(weights)
     many = calor.asarray(np.repeat(logits[None], _COUNT, 0))
-    found = {
+    found: dict[str, tuple[Any, Any]] = {
         "bernoulli": (calor.random.bernoulli((_COUNT,), 0.3, key=_key(place, 1)), [0.7, 0.3]),
         "integers": (calor.random.integers(-2, 3, (_COUNT,), key=_key(place, 2)) + 2, [0.2] * 5),
         "categorical": (calor.random.categorical(many, key=_key(place, 3)), weights),
