@@ -1,4 +1,4 @@
-"""Checks of functions and of distributions fail where a function is wrong, and say which."""
+"""Checks of functions, distributions, drawn programs and copies fail where something is wrong."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import calor
+from calor.compiling.partitioned import PartitionedExecutable
 from calor.plugins.discovery import get_device
 from calor_conformance import suite
 from calor_conformance.checks.base import Place
@@ -49,6 +50,26 @@ WRONG: dict[str, tuple[Any, str, Callable[..., Any]]] = {
 }
 
 
+def _all_but_one(self: PartitionedExecutable) -> list[tuple[int, ...]]:
+    """Free a value that the results need."""
+    made = _LAST_STAGES(self)
+    return [(*made[0], *set(self.graph.outputs[:1]) - set(made[0])), *made[1:]]
+
+
+_LAST_STAGES, _ROLL = (
+    PartitionedExecutable._last_stages,
+    calor.roll,
+)
+WRONG |= {
+    "crossed/chain-of-drawn-ops/float32": (
+        calor,
+        "roll",
+        lambda x, by, axis: _ROLL(x, by, axis=0),
+    ),
+    "transfers/ways_to_copy": (calor, "from_dlpack", lambda x, copy: x),
+}
+
+
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_function_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check, device = suite.checks()[name], get_device("numpy")
@@ -56,6 +77,17 @@ def test_a_wrong_function_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -
         check.run(Place(device, device))
         monkeypatch.setattr(*WRONG[name])
         with pytest.raises(AssertionError):
+            check.run(Place(device, device))
+
+
+@pytest.mark.parametrize("name", ["_last_stages", "_own"])
+def test_a_wrong_cut_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    check, device = suite.checks()["graphs/parts_beside_another_device"], get_device("numpy")
+    wrong = {"_last_stages": _all_but_one, "_own": lambda self, results, into: results}[name]
+    with calor.device("numpy"):
+        check.run(Place(device, device))
+        monkeypatch.setattr(PartitionedExecutable, name, wrong)
+        with pytest.raises((AssertionError, KeyError)):
             check.run(Place(device, device))
 
 

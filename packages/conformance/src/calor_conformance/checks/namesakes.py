@@ -22,7 +22,7 @@ from ..rows.judging import numpy_of, put
 from .base import Array, Check, Place
 
 CONTRACT: Final = "a function has NumPy's meaning at every argument that both take"
-_TURNS, _NEAR = 5, 2e-5
+_TURNS, _NEAR = 8, 2e-5
 Rng = np.random.Generator
 Numbers = Callable[[Rng, tuple[int, ...]], Array]
 Arguments = tuple[list[Any], dict[str, Any]]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 import calor
@@ -79,6 +83,37 @@ def copies(place: Place) -> None:
         negate([backend.upload(index, plain_array([7, 8, 9]))], [copied])
         got = np.array(backend.download(index, buffer, known))
         assert got.tolist() == array.tolist(), f"what was copied is written over: {got}"
+
+
+_COPIES: dict[str, Callable[[Any], Any]] = {
+    "copy": lambda x: x.copy(),
+    "asarray": lambda x: calor.asarray(x, copy=True),
+    "astype": lambda x: calor.astype(x, x.dtype),
+    "from_dlpack": lambda x: calor.from_dlpack(x, copy=True),
+    "index": lambda x: x[...],
+    "reshape": lambda x: calor.reshape(x, x.shape),
+    "expand": lambda x: calor.broadcast_to(x, x.shape),
+    "transpose": lambda x: calor.permute_dims(x, tuple(range(x.ndim))),
+    "host": lambda x: calor.asarray(np.array(x.numpy())),
+}
+
+
+@contract("whichever way a tensor is copied, a write to the one leaves the other")
+def ways_to_copy(place: Place) -> None:
+    array = plain_array([[1, 2, 3], [4, 5, 6]])
+    for name, way in _COPIES.items():
+        for first in (True, False):
+            x = calor.asarray(array)
+            if first:
+                x = x * 1
+            made = way(x)
+            written, other = (made, x) if first else (x, made)
+            with warnings.catch_warnings():
+                # Writes to views say that they are none.
+                warnings.simplefilter("ignore")
+                written += 10
+            assert written.tolist() == (array + 10).tolist(), f"{name}: {written}"
+            assert other.tolist() == array.tolist(), f"{name}: the other tensor became {other}"
 
 
 @contract("what was downloaded stays when the tensor has died, and others come", looks=False)

@@ -228,10 +228,12 @@ def _dropped(rng: Rng, values: Values, dtype: DType) -> Step:
     return ours, theirs, (k,)
 
 
-_WAYS: Final = (
+_CLOSED: Final = (
     _binary, _binary, _binary, _chosen, _unary, _through, _reduced, _along, _moved, _moved, _joined,
-    _padded, _gathered, _multiplied, _dropped,
+    _padded, _multiplied,
 )  # fmt: skip
+# These read tensors that are no operands.
+_WAYS: Final = (*_CLOSED, _gathered, _dropped)
 
 
 def _small(step: Step) -> Step:
@@ -245,12 +247,12 @@ def _small(step: Step) -> Step:
 
 
 def _drawn(
-    arrays: Sequence[Array], rng: Rng, dtype: DType, count: int
+    arrays: Sequence[Array], rng: Rng, dtype: DType, count: int, ways: Sequence[Any]
 ) -> tuple[list[Step], list[Array]]:
     steps: list[Step] = []
     values = list(arrays)
     while len(steps) < count:
-        step = _WAYS[int(rng.integers(len(_WAYS)))](rng, values, dtype)
+        step = ways[int(rng.integers(len(ways)))](rng, values, dtype)
         if step is None:
             continue
         made = np.asarray(step[1](*(values[k] for k in step[2])))
@@ -263,15 +265,40 @@ def _drawn(
     return steps, values
 
 
-def _program(scenario: Scenario, rng: Rng, dtype: DType) -> Problem:
-    """A program of so many ops, of which all results are returned that nothing reads."""
-    draw = np.random.default_rng([scenario["program"], scenario["ops"]])
-    shape = _SHAPES[int(draw.integers(len(_SHAPES)))]
-    shapes = (shape, shape, tuple(n if draw.random() < 0.5 else 1 for n in shape))
-    given = [draw.integers(-9, 10, s) for s in shapes]
-    steps, values = _drawn(given, draw, dtype, scenario["ops"])
+def program(
+    number: int, ops: int, dtype: DType, *, closed: bool = False
+) -> tuple[list[Array], Callable[..., list[Any]], list[Array]]:
+    """Return a program of so many ops: its operands, itself, and its results.
+
+    All values that nothing reads are results, and some others.
+
+    Parameters
+    ----------
+    number : int
+        Which of the programs of this length.
+    ops : int
+        The number of ops.
+    dtype : DType
+        The dtype of the operands and of the results.
+    closed : bool, default False
+        Whether the program reads its operands only.
+
+    Returns
+    -------
+    operands : list of array
+        The operands.
+    run : callable
+        Takes the operands as tensors and returns the results.
+    results : list of array
+        What ``run`` returns.
+    """
+    rng = np.random.default_rng([number, ops])
+    shape = _SHAPES[int(rng.integers(len(_SHAPES)))]
+    shapes = (shape, shape, tuple(n if rng.random() < 0.5 else 1 for n in shape))
+    given = [rng.integers(-9, 10, s) for s in shapes]
+    steps, values = _drawn(given, rng, dtype, ops, _CLOSED if closed else _WAYS)
     read = {k for _, _, numbers in steps for k in numbers}
-    more = {int(k) for k in draw.integers(len(given), len(values), 2)}
+    more = {int(k) for k in rng.integers(len(given), len(values), 2)}
     wanted = [k for k in range(len(given), len(values)) if k not in read or k in more]
 
     def run(*tensors: Any) -> list[Any]:
@@ -280,18 +307,18 @@ def _program(scenario: Scenario, rng: Rng, dtype: DType) -> Problem:
             made.append(ours(*(made[k] for k in numbers)))
         return [made[k] for k in wanted]
 
-    return Problem(
-        [a.astype(dtype.numpy) for a in given],
-        run,
-        lambda: [values[k].astype(dtype.numpy) for k in wanted],
-        [dtype] * len(wanted),
-        zeros=False,
-        slope=False,
-    )
+    found = [values[k].astype(dtype.numpy) for k in wanted]
+    return [a.astype(dtype.numpy) for a in given], run, found
+
+
+def _crossed(scenario: Scenario, rng: Rng, dtype: DType) -> Problem:
+    arrays, run, want = program(scenario["program"], scenario["ops"], dtype)
+    kinds = [dtype] * len(want)
+    return Problem(arrays, run, lambda: want, kinds, zeros=False, slope=False)
 
 
 SUBJECTS: list[Subject] = [
-    Subject("", _program, (float32, int32),
+    Subject("", _crossed, (float32, int32),
             {"program": tuple(range(8)), "ops": (5, 12, 25), "mode": ("jit", "again")},
             {"program": tuple(range(500)), "ops": (60,)}, name="chain-of-drawn-ops"),
 ]  # fmt: skip
