@@ -281,6 +281,41 @@ def _indexed(rng: Rng) -> Arguments:
     return [_numbers(rng, shape), _key(rng, shape)], {}
 
 
+def _scattered(rng: Rng) -> Arguments:
+    given, options = _taken_along(rng)
+    update = str(rng.choice(("assign", "add", "mul", "max", "min", "mean")))
+    if update == "assign":
+        # Of two numbers for one place, either may be left.
+        places = [rng.permutation(n)[: given[1].shape[options["axis"]]] for n in given[0].shape]
+        shape = [-1 if a == options["axis"] % given[0].ndim else 1 for a in range(given[0].ndim)]
+        chosen = places[options["axis"]].reshape(shape)
+        wanted = list(given[0].shape)
+        wanted[options["axis"]] = chosen.size
+        given[1] = np.broadcast_to(chosen, wanted).copy()
+    values = _floats(rng, given[1].shape)
+    every = {**options, "update": update, "include_self": update == "assign" or _coin(rng)}
+    return [given[0].astype(np.float32), given[1], values], every
+
+
+def _scatter(
+    x: Array, places: Array, values: Array, *, axis: int, update: str, include_self: bool
+) -> Array:
+    """Return x with values at places along an axis, one after another."""
+    lists: dict[tuple[int, ...], list[Any]] = {}
+    for at in np.ndindex(places.shape):
+        to = list(at)
+        to[axis] = int(places[at]) % x.shape[axis]
+        lists.setdefault(tuple(to), [x[tuple(to)]] if include_self else []).append(values[at])
+    made = x.copy()
+    meaning: dict[str, Callable[[Any], Any]] = {
+        "assign": lambda found: found[-1], "add": np.sum, "mul": np.prod, "max": np.max,
+        "min": np.min, "mean": np.mean,
+    }  # fmt: skip
+    for to, found in lists.items():
+        made[to] = meaning[update](found)
+    return made
+
+
 def _reading(x: Any, key: Any) -> Any:
     return x[key]
 
@@ -318,9 +353,11 @@ _WAYS: Final[tuple[tuple[str, Callable[[Rng], Arguments]], ...]] = (
     ("bincount", lambda rng: ([_counts(rng, _shape(rng, 1, 1))], {"minlength": 5})),
     ("take", _taken), ("take_along_axis", _taken_along), ("clip", _clipped), ("where", _chosen),
     ("vecdot", _vectors), ("diff", _differences), ("pad", _padded), ("result_type", _types),
-    ("reading writing", _indexed),
+    ("reading writing", _indexed), ("scatter_along_axis", _scattered),
 )  # fmt: skip
-_BY_KEY: Final = {"reading": _reading, "writing": _writing}
+# What calor and NumPy do by other means than a function of the name.
+_OURS: Final = {"reading": _reading, "writing": _writing}
+_THEIRS: Final = {**_OURS, "scatter_along_axis": _scatter}
 
 
 def _tensors(given: Any) -> Any:
@@ -361,8 +398,8 @@ def _compare(got: Array, want: Array, what: str) -> None:
 
 
 def _run(name: str, draw: Callable[[Rng], Arguments], place: Place) -> None:
-    ours = _BY_KEY.get(name) or getattr(calor, name)
-    theirs = _BY_KEY.get(name) or getattr(np, name)
+    ours: Any = _OURS.get(name) or getattr(calor, name)
+    theirs: Any = _THEIRS.get(name) or getattr(np, name)
     for turn in range(_TURNS):
         given, options = draw(np.random.default_rng([place.seed, crc32(name.encode()), turn]))
         what = f"{name}({', '.join(map(repr, given))}, {options})"
