@@ -286,12 +286,10 @@ def _scattered(rng: Rng) -> Arguments:
     update = str(rng.choice(("assign", "add", "mul", "max", "min", "mean")))
     if update == "assign":
         # Of two numbers for one place, either may be left.
-        places = [rng.permutation(n)[: given[1].shape[options["axis"]]] for n in given[0].shape]
-        shape = [-1 if a == options["axis"] % given[0].ndim else 1 for a in range(given[0].ndim)]
-        chosen = places[options["axis"]].reshape(shape)
-        wanted = list(given[0].shape)
-        wanted[options["axis"]] = chosen.size
-        given[1] = np.broadcast_to(chosen, wanted).copy()
+        axis, rank = options["axis"], given[0].ndim
+        chosen = rng.permutation(given[0].shape[axis])[: given[1].shape[axis]]
+        line = chosen.reshape([-1 if a == axis % rank else 1 for a in range(rank)])
+        given[1] = line + np.zeros_like(np.take(given[0], chosen, axis), np.int64)
     values = _floats(rng, given[1].shape)
     every = {**options, "update": update, "include_self": update == "assign" or _coin(rng)}
     return [given[0].astype(np.float32), given[1], values], every
