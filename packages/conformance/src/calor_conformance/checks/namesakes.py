@@ -309,8 +309,8 @@ def _scatter(
         "assign": lambda found: found[-1], "add": np.sum, "mul": np.prod, "max": np.max,
         "min": np.min, "mean": np.mean,
     }  # fmt: skip
-    for to, found in lists.items():
-        made[to] = meaning[update](found)
+    for place, found in lists.items():
+        made[place] = meaning[update](found)
     return made
 
 
