@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import product
 from typing import Any, Final
 from zlib import crc32
 
@@ -243,13 +244,29 @@ def _padded(rng: Rng) -> Arguments:
     ], {}
 
 
-_INTEGERS: Final = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64")
+_INTEGERS: Final = (
+    "bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
+)  # fmt: skip
 _INEXACT: Final = ("bool", "float16", "float32", "float64", "complex64", "complex128")
+_NUMBERS: Final = (True, 3, 2.5, 1j)
+_KINDS: Final = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
 
 
-def _types(rng: Rng) -> Arguments:
-    """Return dtypes; the size of an integer beside a floating one counts for NumPy alone."""
-    return [np.dtype(str(n)) for n in rng.choice(_INTEGERS if _coin(rng) else _INEXACT, 2)], {}
+def _promotion(place: Place) -> None:
+    """Every pair of dtypes, and every dtype beside a Python number of its kind or a lower one."""
+    for names in (_INTEGERS, _INEXACT):
+        # The size of an integer beside a floating number counts for NumPy alone.
+        for a, b in product(names, repeat=2):
+            one, other, want = np.dtype(a), np.dtype(b), np.result_type(a, b)
+            if want.kind == "f" and one.kind in "iu":
+                continue  # uint64 and a signed integer have no common integer.
+            made = calor.result_type(calor.dtypes.as_dtype(one), calor.dtypes.as_dtype(other))
+            assert made.numpy == want, f"{a} and {b}: {made.name}, not {want}"
+    for name, number in product((*_INTEGERS, *_INEXACT), _NUMBERS):
+        if _KINDS[np.dtype(name).kind] < _KINDS[np.asarray(number).dtype.kind]:
+            continue  # It brings the default dtype of its kind.
+        made = calor.result_type(calor.dtypes.as_dtype(np.dtype(name)), number)
+        assert made.name == name, f"{name} and {number!r}: {made.name}"
 
 
 def _key(rng: Rng, shape: tuple[int, ...]) -> Any:
@@ -350,7 +367,7 @@ _WAYS: Final[tuple[tuple[str, Callable[[Rng], Arguments]], ...]] = (
     ("searchsorted", _sorted_places), ("isin", _members),
     ("bincount", lambda rng: ([_counts(rng, _shape(rng, 1, 1))], {"minlength": 5})),
     ("take", _taken), ("take_along_axis", _taken_along), ("clip", _clipped), ("where", _chosen),
-    ("vecdot", _vectors), ("diff", _differences), ("pad", _padded), ("result_type", _types),
+    ("vecdot", _vectors), ("diff", _differences), ("pad", _padded),
     ("reading writing", _indexed), ("scatter_along_axis", _scattered),
 )  # fmt: skip
 # What calor and NumPy do by other means than a function of the name.
@@ -362,8 +379,6 @@ def _tensors(given: Any) -> Any:
     """Return arguments with arrays, also those of a list or an index, made tensors."""
     if isinstance(given, list | tuple):
         return type(given)(_tensors(one) for one in given)
-    if isinstance(given, np.dtype):
-        return calor.dtypes.as_dtype(given)
     return put([given])[0] if isinstance(given, np.ndarray) else given
 
 
@@ -404,9 +419,6 @@ def _run(name: str, draw: Callable[[Rng], Arguments], place: Place) -> None:
         with np.errstate(all="ignore"):
             want = theirs(*map(_widened, given), **options)
         made = ours(*map(_tensors, given), **options)
-        if isinstance(made, calor.DType):
-            assert made.numpy == want, f"{what}: {made.name}, not {want}"
-            continue
         got, wants = numpy_of(made), _parts(want)
         assert len(got) == len(wants), f"{what}: {len(got)} results, not {len(wants)}"
         for a, b in zip(got, wants, strict=True):
@@ -414,7 +426,15 @@ def _run(name: str, draw: Callable[[Rng], Arguments], place: Place) -> None:
 
 
 def namesakes() -> Iterator[Check]:
-    """Yield a check of each function that NumPy has by the same name."""
+    """Yield a check of each function that NumPy has by the same name, and of promotion."""
+    yield Check(
+        kind="functions",
+        subject="result_type",
+        tier="full",
+        contract="the common dtype of two dtypes, and of a dtype and a number, is NumPy's",
+        run=_promotion,
+        text=partial(inspect.getsource, _promotion),
+    )
     for names, draw in _WAYS:
         for name in names.split():
             yield Check(
