@@ -18,6 +18,7 @@ from .checks import (
     composites,
     crossings,
     declarations,
+    distributions,
     errors,
     features,
     gradients,
@@ -27,8 +28,10 @@ from .checks import (
     mapping,
     memory,
     modes,
+    namesakes,
     neighbours,
     non_finite,
+    partitions,
     points,
     process_memory,
     properties,
@@ -84,10 +87,12 @@ _CONTRACTS = (
     memory,
     announced,
     random_bits,
+    distributions,
     errors,
     non_finite,
     state,
     graphs,
+    partitions,
     history,
     sizes,
     at_many_sizes,
@@ -112,6 +117,7 @@ def _contracts() -> Iterator[Check]:
     yield from properties.elementwise(CASES)
     yield from properties.searches()
     yield from neighbours.neighbours()
+    yield from namesakes.namesakes()
     yield from crossings.crossings()
     yield from transforms.transforms()
 

@@ -11,7 +11,7 @@ import numpy as np
 
 import calor
 from calor.backends.protocol import impossible
-from calor.dtypes import ALL, float64, int64
+from calor.dtypes import ALL, DType, float64, int64
 from calor.errors import (
     CalorError,
     DeviceError,
@@ -21,6 +21,7 @@ from calor.errors import (
 )
 from calor.ops.base import find
 
+from ..rows.language import INTEGERS
 from .base import Place, plain_array, plain_type
 from .contract import Contracts
 
@@ -65,6 +66,23 @@ def index_out_of_range(place: Place) -> None:
         assert isinstance(error, ElementIndexError), repr(error)
         assert error.op, "the error names no op"
     assert x.tolist() == [0.0, 1.0, 2.0, 3.0]
+
+
+@contract(
+    "the ends of an index dtype are out of range, also beside indices that are not",
+    tier="full",
+    of=INTEGERS,
+    op="gather",
+)
+def ends_of_index_dtypes(place: Place, dtype: DType) -> None:
+    x, limits = _vector(), np.iinfo(dtype.numpy)
+    for index in (limits.max, limits.max - 1, limits.max // 2 + 1, limits.min):
+        for count in (1, 70) if index else ():
+            places = np.zeros(count, dtype.numpy)
+            places[-1] = index
+            there = calor.asarray(places)
+            error = raised(partial(lambda i: calor.take(x, i, axis=0).numpy(), there))
+            assert isinstance(error, ElementIndexError), f"{index} as {dtype.name}: {error!r}"
 
 
 @contract(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -161,6 +162,32 @@ def training_steps(place: Place) -> None:
 
     one, other = run(True), run(False)
     assert one == other, f"jitted {one}, op by op {other}"
+
+
+@contract(
+    "results are written over operands, which may be others at each call",
+    tier="compiled",
+    features=("in_place",),
+    looks=False,
+)
+def results_over_any_operands(place: Place) -> None:
+    numbers = [plain_array([1, 2, 3]), plain_array([5, -1, 0]), plain_array([2, 4, -3])]
+    tensors = map(calor.asarray, numbers)
+    graph = calor.trace(lambda a, b, c: (a * 2 + b, b - c, a * c), *tensors)
+    step, (a, b, c) = compiled(place, graph), numbers
+    wants = (a * 2 + b, b - c, a * c)
+    backend, index = place.plain.backend, place.plain.index
+    targets = sorted({*permutations((0, 1, 2, None, None, None), 3)}, key=str)
+    rng = np.random.default_rng(place.seed)
+    for places in (targets[k] for k in rng.permutation(len(targets))):
+        given = [backend.upload(index, n) for n in numbers]
+        made = step(given, [None if k is None else given[k] for k in places])
+        for k, (buffer, want) in enumerate(zip(made, wants, strict=True)):
+            got = backend.download(index, buffer, graph.output_specs[k])
+            assert (got == want).all(), f"result {k} written to {places} is {got}, not {want}"
+        for k in {0, 1, 2} - {*places}:
+            got = backend.download(index, given[k], graph.specs[graph.inputs[k]])
+            assert (got == numbers[k]).all(), f"operand {k} became {got} beside {places}"
 
 
 CHECKS = contract.checks

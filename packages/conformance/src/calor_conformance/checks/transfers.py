@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+import warnings
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 import calor
@@ -81,6 +86,37 @@ def copies(place: Place) -> None:
         assert got.tolist() == array.tolist(), f"what was copied is written over: {got}"
 
 
+_COPIES: dict[str, Callable[[Any], Any]] = {
+    "copy": lambda x: x.copy(),
+    "asarray": lambda x: calor.asarray(x, copy=True),
+    "astype": lambda x: calor.astype(x, x.dtype),
+    "from_dlpack": lambda x: calor.from_dlpack(x, copy=True),
+    "index": lambda x: x[...],
+    "reshape": lambda x: calor.reshape(x, x.shape),
+    "expand": lambda x: calor.broadcast_to(x, x.shape),
+    "transpose": lambda x: calor.permute_dims(x, tuple(range(x.ndim))),
+    "host": lambda x: calor.asarray(np.array(x.numpy())),
+}
+
+
+@contract("whichever way a tensor is copied, a write to the one leaves the other")
+def ways_to_copy(place: Place) -> None:
+    array = plain_array([[1, 2, 3], [4, 5, 6]])
+    for name, way in _COPIES.items():
+        for first in (True, False):
+            x = calor.asarray(array)
+            if first:
+                x = x * 1
+            made = way(x)
+            written, other = (made, x) if first else (x, made)
+            with warnings.catch_warnings():
+                # Writes to views say that they are none.
+                warnings.simplefilter("ignore")
+                written += 10
+            assert written.tolist() == (array + 10).tolist(), f"{name}: {written}"
+            assert other.tolist() == array.tolist(), f"{name}: the other tensor became {other}"
+
+
 @contract("what was downloaded stays when the tensor has died, and others come", looks=False)
 def views_outlive_tensors(place: Place) -> None:
     double = calor.jit(lambda x: x * 2)
@@ -155,6 +191,35 @@ def dlpack(place: Place) -> None:
         exported = [np.from_dlpack(calor.asarray(plain_array([n, n])) * 2) for n in range(20)]
         for n, array in enumerate(exported):
             assert array.tolist() == [2 * n, 2 * n], f"an export is {array} after its tensor died"
+
+
+# DLPack's codes of kinds of numbers, and of the dtypes that have codes of their own.
+_CODES = {"int": 0, "uint": 1, "float": 2, "complex": 5, "bool": 6}
+_OWN_CODES = {"bfloat16": 4, "float8_e4m3fn": 10, "float8_e5m2": 12}
+
+
+class _Described(ctypes.Structure):
+    """The head of a DLTensor."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p), ("device", ctypes.c_int32), ("number", ctypes.c_int32),
+        ("rank", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)),
+    )  # fmt: skip
+
+
+@contract(
+    "DLPack says the dtype by the standard's number", of=ALL, features=("dlpack",), tier="full"
+)
+def dlpack_types(place: Place, dtype: DType) -> None:
+    x = calor.asarray(np.ones((2, 3), dtype.numpy))
+    capsule = x.__dlpack__()
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    told = _Described.from_address(pointer(capsule, b"dltensor"))
+    want = (_OWN_CODES.get(dtype.name, _CODES.get(dtype.kind)), 8 * dtype.itemsize, 1)
+    assert (told.code, told.bits, told.lanes) == want, f"{(told.code, told.bits, told.lanes)}"
+    assert [told.shape[k] for k in range(told.rank)] == [2, 3]
 
 
 CHECKS = contract.checks

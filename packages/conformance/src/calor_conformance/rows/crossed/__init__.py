@@ -14,6 +14,7 @@ from . import (
     movement,
     normalizing,
     products,
+    programs,
     reductions,
     scans,
     sources,
@@ -42,4 +43,5 @@ SUBJECTS: list[Subject] = [
     *sources.SUBJECTS,
     *transforms.SUBJECTS,
     *chains.SUBJECTS,
+    *programs.SUBJECTS,
 ]
