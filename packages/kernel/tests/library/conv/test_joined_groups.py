@@ -12,7 +12,7 @@ from .test_conv import OPS, check
 from .test_implicit_gemm_mma import H200, INFO, LOWERINGS, request_of
 
 MODULE = "calor_kernel.library.conv.joined_groups"
-CONSTANTS = {"_FLOPS": 0, "_WIDE": 32}
+CONSTANTS = {"_FLOPS": 0, "_FEW": 0, "_WIDE": 32}
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,27 @@ def test_float32_is_joined_where_it_may_be_rounded(backend, small, op):
     assert LOWERINGS[op](request)[0].way.name == "joined groups"
 
 
-# Channels of each group, groups, window, and whether they are joined in bfloat16 and float32.
+# Weight gradients whose joined channels fill whole accesses: one launch of all, of any window.
+AT_ONCE = [
+    ((2, 48, 9, 8), (48, 4, 3, 3), (1, 2), ((1, 1), (0, 2)), (1, 2), 12),
+    ((3, 48, 21), (96, 8, 5), (2,), ((2, 1),), (1,), 6),
+    ((1, 64, 9, 10), (64, 16, 9, 8), (1, 1), ((4, 4), (3, 4)), (1, 1), 4),
+    ((2, 32, 5, 5), (64, 4, 1, 1), (1, 1), ((0, 0), (0, 0)), (1, 1), 8),
+]
+
+
+@pytest.mark.parametrize("row", AT_ONCE, ids=str)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_weight_gradients_of_all_groups_at_once(backend, small, row, dtype):
+    op = "conv_weight_gradient"
+    work, *_ = LOWERINGS[op](request_of(op, row, getattr(dtypes, dtype), INFO))
+    assert work.launches[-1].label == "conv joined parts"
+    assert sum(launch.label.startswith("conv weight mma") for launch in work.launches) == 1
+    check(backend, op, row, dtype)
+    check(backend, op, row, dtype, reordered=True)
+
+
+# Channels of each group, groups, window, and whether they are joined in bfloat16.
 MODELS = [
     (8, 8, 9, True), (4, 16, 11, True), (16, 8, 3, True), (32, 4, 3, True), (64, 2, 3, False),
     (48, 16, 3, False), (4, 32, 3, False), (1, 64, 9, False), (2, 32, 13, False),
@@ -75,5 +95,7 @@ def test_groups_of_models(op, channels, groups, side, joined):
     width = channels * groups
     x, w = (16, width, 56, 56), (width, channels, side, side)
     row = x, w, (1, 1), ((side // 2,) * 2,) * 2, (1, 1), groups
+    # Weight gradients of small windows are joined too.
+    joined = joined or (op == "conv_weight_gradient" and (channels, groups) == (4, 32))
     assert (way(op, row, "bfloat16", H200) == "joined groups") == joined
     assert way(op, row, "float32", H200) != "joined groups"

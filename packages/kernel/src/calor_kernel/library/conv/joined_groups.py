@@ -18,14 +18,19 @@ from calor_kernel.contract.launching import Bound, Effort, Grid, operand
 from calor_kernel.contract.work import Argument, Input, Output, Request, View, Work, row_major
 from calor_kernel.library.conv.direct_blocks_launch import blocks_refusal, reach
 from calor_kernel.library.conv.each_group import add_each, each_group_refusal, multiplied
-from calor_kernel.library.conv.problem import Convolution
-from calor_kernel.library.gemm.mma import instruction_for
+from calor_kernel.library.conv.implicit_gemm_mma_launch import Sums, add_weights, plans_of
+from calor_kernel.library.conv.implicit_gemm_operands import ACCESS
+from calor_kernel.library.conv.problem import Convolution, Correlation, Lead
+from calor_kernel.library.gemm.mma import MmaPlan, instruction_for
 from calor_kernel.library.steps import Steps
 
 _UNITS = 256
 # Channels of joined groups at most; the least channels of a group; groups that are joined at most,
 # of half types and of others: so much faster are products with zeros than one at a time.
 _WIDE, _CHANNELS, _MOST = 64, 4, {True: 16, False: 8}
+# Minimum of operations of all groups, which are few where direct ways take them.
+_FEW = 2 * 10**8
+_HALVES = (float16, bfloat16)
 # Names of instructions that multiply little faster than units do alone.
 _SLOW = ("simdgroup",)
 # Maximum of joined groups, and minimum of the operations of one, which take longer one by one than
@@ -55,12 +60,38 @@ def join_weights(
         y[index] = w.load(at, mask=group == other)
 
 
+@kl.kernel
+def add_joined_parts(
+    parts: kl.In,
+    c: kl.Out,
+    count: kl.Size,
+    splits: kl.Size,
+    part_step: kl.Size,
+    together: kl.Size,
+    sizes: tuple[kl.FastDivmod, ...],
+) -> None:
+    """Add parts of (row, tap, channel of joined groups) to (row, channel, tap) of each row's group.
+
+    ``together``: how many groups are joined; ``sizes``: rows and channels of a group, and taps.
+    """
+    index = kl.absolute_position()
+    if index < count:
+        group, row, channel, tap = kl.unravel(index, (0, *sizes))
+        wide, taps = sizes[1].divisor, sizes[2].divisor
+        at = (group * sizes[0].divisor + row) * taps + tap
+        at = at * (together * wide) + group % together * wide + channel
+        total = parts[at]
+        for split in kl.loop_range(1, splits):
+            total = total + parts[at + split * part_step]
+        c[index] = total.to(c.dtype)
+
+
 def _together(one: Convolution) -> int:
     """Return how many groups are joined: the most that fill a tile, of all groups a whole part."""
     p = one.problem
     groups, row, column = (p.leads[role].size for role in p.roles)
     widest = max(row, column if p.by_weight else p.depth.size)
-    most = min(_WIDE // widest, _MOST[p.a.dtype in (float16, bfloat16)])
+    most = min(_WIDE // widest, _MOST[p.a.dtype in _HALVES])
     return next((n for n in range(most, 1, -1) if groups % n == 0), 1)
 
 
@@ -81,14 +112,38 @@ def joined_refusal(one: Convolution, request: Request) -> str | None:
     together = _together(one)
     if together == 1:
         return "no two groups are joined by a tile"
-    joined = groups // together
-    if joined > _JOINED:
-        return f"more than {_JOINED} joined groups are left"
-    if each_group_refusal(one, request) is not None and blocks_refusal(one, request) is None:
+    joined, blocks = groups // together, blocks_refusal(one, request) is None
+    flops = 2 * hinted(p.size) * hinted(p.terms) // prod(axis.divide for axis in p.axes)
+    alone = each_group_refusal(one, request) is not None
+    if blocks and alone and not (p.by_weight and p.a.dtype in _HALVES):
         return "few channels and taps are computed in blocks"
-    divides = prod(axis.divide for axis in p.axes)
-    few = 2 * hinted(p.size) * hinted(p.terms) // (joined * divides) < _FLOPS
+    if _at_once(one, together) is not None:
+        few = flops < (_FLOPS if not blocks else _FEW)
+    elif joined > _JOINED:
+        return f"more than {_JOINED} joined groups are left"
+    else:
+        few = flops // joined < (_FLOPS if not (blocks and alone) else _FEW)
     return "joined groups have few operations" if few else None
+
+
+def _at_once(one: Convolution, together: int) -> tuple[Correlation, MmaPlan] | None:
+    """Return the problem of several joined groups and a plan, if one launch multiplies all of them.
+
+    That is a weight gradient of channels that fill whole accesses.
+    """
+    p, access = one.seen, ACCESS // one.seen.a.dtype.itemsize
+    groups, outputs, inputs = p.leads
+    many = p.by_weight and len(p.axes) <= 2 and groups.size > together
+    if not many or any(together * lead.size % access for lead in (outputs, inputs)):
+        return None
+    leads = (
+        Lead(groups.size // together, together * groups.a, together * groups.b),
+        replace(outputs, size=together * outputs.size),
+        replace(inputs, size=together * inputs.size),
+    )
+    joined = replace(p, leads=leads)
+    plan, _ = next(plans_of(joined, one.info), (None, False))
+    return None if plan is None else (joined, plan)
 
 
 def joined_works(one: Convolution, request: Request) -> list[Work]:
@@ -102,16 +157,40 @@ def joined_works(one: Convolution, request: Request) -> list[Work]:
         add_each(request, steps, count, operands, result.shape)
         return [steps.work()]
     filters, channels, *taps = result.shape
+    rows = filters // groups
+    found = _at_once(one, together)
+    if found is not None:
+        _add_parts(one, add_weights(*found, one.info, steps), together, steps)
+        return [steps.work()]
     shape = (filters, channels * together, *taps)
     made = steps.memory(1)
     room = add_each(request, steps, count, operands, shape, made)
     # Of joined groups, the products of channels of one group.
     line = row_major(shape)
-    rows = filters // groups
     sizes = (count, together, rows, channels, *taps)
     inner = (rows * line[0] + channels * line[1], line[0], *line[1:])
     steps.copy(View(sizes, (room, *inner), dtype), made, Output(0), request.info)
     return [steps.work()]
+
+
+def _add_parts(one: Convolution, sums: Sums, together: int, steps: Steps) -> None:
+    """Add the launch that adds the parts of products of channels of one group."""
+    p, info = one.seen, one.info
+    _, outputs, inputs = p.leads
+    nbytes = p.size * (sums.splits * sums.target.dtype.itemsize + p.a.dtype.itemsize)
+    index = kl.index_dtype(sums.splits * sums.part_step, p.size + _UNITS)
+    steps.add(
+        add_joined_parts,
+        Grid.line(-(-p.size // _UNITS), _UNITS, info.planes[0], index),
+        Effort("conv joined parts", p.size * sums.splits, nbytes),
+        parts=sums.target,
+        c=Bound(Output(0), p.a.dtype),
+        count=p.size,
+        splits=sums.splits,
+        part_step=sums.part_step,
+        together=together,
+        sizes=(outputs.size, inputs.size, sums.sizes[1]),
+    )
 
 
 def _joined_weights(
