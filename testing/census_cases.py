@@ -368,6 +368,12 @@ def _rare(device: str) -> Iterator[Named]:
         windows = ((8, 96, 28, 28), "bfloat16"), ((96, 1, 7, 7), "bfloat16")
         each = _functional("conv2d", padding=3, groups=96)
         yield from both("depthwise windows of bfloat16", each, *windows)
+        # Groups of few channels with large windows.
+        images = (8, 64, 48, 48)
+        joined = (images, "bfloat16"), ((64, 8, 9, 9), "bfloat16")
+        yield from both("large windows of groups", _functional("conv2d", groups=8), *joined)
+        exact = (images, "float32"), ((64, 4, 11, 11), "float32")
+        yield from both("large windows in float32", _functional("conv2d", groups=16), *exact)
     # Images with channels last, and ShuffleNet's groups.
     last = ((8, 56, 56, 128), "float32"), ((128, 4, 3, 3), "float32")
     yield from both("resnext groups, channels last", _channels_last, *last)

@@ -147,12 +147,15 @@ GROUPS = [
 
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("row", GROUPS, ids=str)
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_few_groups_of_many_channels(backend, op, row, dtype, monkeypatch):
     few = dict.fromkeys((True, False), 1000)
     monkeypatch.setattr("calor_kernel.library.conv.each_group._FLOPS", few)
     work, *_ = LOWERINGS[op](request_of(op, row, getattr(dtypes, dtype), BLOCKS))
     assert work.way.name == "each group"
+    # Full float32 of as many channels as tiles of one group have.
+    exact, *_ = LOWERINGS[op](request_of(op, row, dtypes.float32, BLOCKS))
+    assert exact.way.name != "each group"
     check(backend, op, row, dtype)
     check(backend, op, row, dtype, reordered=True)
 

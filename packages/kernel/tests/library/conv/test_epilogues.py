@@ -124,6 +124,24 @@ def test_images_of_one_pixel_are_rows_of_a_product(row):
     assert launch.label.endswith("with epilogue")
 
 
+@pytest.mark.parametrize("shape", [(6, 2, 9, 8), (6, 2, 1, 70), (4, 1, 9, 9)], ids=str)
+def test_large_windows_of_groups(shape):
+    filters, channels, *window = shape
+    groups = 4 // channels
+
+    def function(x, w, b, r):
+        padding = tuple(k // 2 for k in window)
+        return calor.relu(conv(x, w, padding=padding, groups=groups) + b) * r
+
+    shapes = [(2, 4, 8, 9), shape, (filters, 1, 1)]
+    high, wide = (n + k // 2 * 2 - k + 1 for n, k in zip((8, 9), window, strict=True))
+    shapes.append((2, filters, high, wide))
+    graph, arrays = graph_of(function, float32, shapes), operands(shapes, float32)
+    near(same_bits(graph, arrays, MANY_UNITS, ""), function, arrays, float32, "highest")
+    _, (launch,) = run(graph, arrays, MANY_UNITS, (ProductFuser(),))
+    assert launch.label.startswith("depthwise windows")
+
+
 @pytest.mark.parametrize(("info", "label"), [(DOTS, "windows"), (TILES, "window tiles")])
 @pytest.mark.parametrize("chain", ["scale, shift, residual", "groups", "long, one axis"])
 def test_windows(info, label, chain):

@@ -34,6 +34,10 @@ class Span:
     @staticmethod
     def of(block: Block) -> Span:
         """Return what a block reads."""
+        if block.divide == 1 and block.taps:
+            reach = block.summed * (block.taps - 1)
+            count = block.result * (block.outputs - 1) + abs(reach) + 1
+            return Span(block.start + min(reach, 0), count, block.step)
         places = list(block.pairs())
         low = min(places, default=0)
         high = max(places, default=0)

@@ -1,14 +1,16 @@
-"""Depthwise convolutions of large windows and their gradients on GPUs, a column of taps at a time.
+"""Grouped convolutions of large windows and their gradients on GPUs, a column of taps at a time.
 
 Requirements: a window of hundreds of taps fits neither the registers nor an unrolled loop. A cube
-stages a tile of its channels with the factors that meet it: the windows, or for a weight gradient
-the output gradient (see :class:`.depthwise_tiles.Tile`). A unit then has a block of rows and goes
-through the columns of the factors; it holds one column in registers, and reads each staged value of
-the column once for all its rows. Adjacent units have adjacent columns.
+stages a tile of a channel of its groups with the factors that meet it: the windows, or for a weight
+gradient the output gradient (see :class:`.depthwise_tiles.Tile`). A unit then has a block of rows
+and goes through the columns of the factors; it holds one column in registers, or a piece of a long
+one, and reads each staged value of the column once for all its rows. Adjacent units have adjacent
+columns. Depthwise convolutions have one channel a group; the others stage each in turn.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 from calor.dtypes import DType
@@ -27,23 +29,34 @@ def add_columns(
     factors: kl.Pointer,
     of: kl.Number,
     blocks: tuple[Block, Block],
-    pitches: tuple[int, int],
+    tile: Tile,
     columns: int,
+    pitch: int,
+    lines: int,
 ) -> None:
     """Add the products of a block of rows with all columns of its factors.
 
-    ``at``: what the block reads first, ``of``: its first factor; ``pitches``: the distances of
-    staged rows, and of rows of factors.
+    ``at``: where the staged rows of the block begin, ``of``: its first factor; ``pitch``: the
+    distance of rows of factors, of which there are ``lines``. A column is added in pieces of as
+    many factors as the block has taps.
     """
     down, across = blocks
-    beside = down.pairs()
-    low, start = min(beside), across.start - min(across.pairs())
-    for column in kl.loop_range(0, columns):
-        near = [factors[of + tap * pitches[1] + column] for tap in kl.range(down.taps)]
-        for row, uses in beside.items():
-            value = held[at + (row - low) * pitches[0] + start + column * across.summed]
-            for output, tap in uses:
-                acc[output, 0] = multiply_add(near[tap], value, acc[output, 0])
+    begin, line = across.start - tile.columns.low, tile.columns.count
+    pieces, rest = lines // down.taps, lines % down.taps
+    for first, count, taps in ((0, pieces, down.taps), (pieces * down.taps, 1, rest)):
+        if not count * taps:
+            continue
+        block = replace(down, taps=taps, start=down.start + first * down.summed)
+        beside = block.pairs()
+        for piece in kl.loop_range(0, count):
+            far = at + piece * (taps * down.summed * line) + begin
+            base = of + first * pitch + piece * (taps * pitch)
+            for column in kl.loop_range(0, columns):
+                near = [factors[base + tap * pitch + column] for tap in kl.range(taps)]
+                for row, uses in beside.items():
+                    value = held[far + (row - tile.rows.low) * line + column * across.summed]
+                    for output, tap in uses:
+                        acc[output, 0] = multiply_add(near[tap], value, acc[output, 0])
 
 
 @kl.kernel
@@ -54,53 +67,60 @@ def depthwise_windows(
     groups: kl.Size,
     parts: tuple[kl.FastDivmod, ...],
     x_steps: Strides[kl.Number],
-    w_step: kl.Stride,
+    depth: kl.Size,
+    w_steps: Strides[kl.Number],
     c_steps: Strides[kl.Number],
     lines: tuple[Line[kl.Number], ...],
     after: After | None,
     *,
     blocks: tuple[Block, Block],
     tile: Tile,
+    taps: tuple[int, int],
     share: Share,
     units: int,
     together: int,
     accumulate: DType,
     epilogue: Epilogue | None = None,
 ) -> None:
-    """Compute a tile of each of a cube's channels; a convolution or its input gradient.
+    """Compute a tile of an output of a cube's groups; a convolution or its input gradient.
 
-    ``parts``: the tiles of an image, by channels, down and across. The axes of the strides are
-    images, channels, and none.
+    ``parts``: the tiles of an image, by groups, outputs of a group, down and across. The axes of
+    the strides are images, groups and summed channels, of which there are ``depth``; of ``w``:
+    groups, outputs and summed channels; of ``c``: images, groups and outputs.
     """
     kl.launch_attributes(cubes_per_core=together)
-    image, chunk, *numbers = kl.unravel(kl.cube_position(0), (0, *parts))
+    image, chunk, output, *numbers = kl.unravel(kl.cube_position(0), (0, *parts))
     first = chunk * tile.channels
     tops = numbers[0] * share.down, numbers[1] * share.across
-    taps = blocks[0].taps, blocks[1].taps
     window = prod(taps) | 1
     held, factors = kl.shared(tile.size, accumulate), kl.shared(tile.channels * window, accumulate)
-    for e in kl.loop_range(kl.unit_index(), tile.channels * prod(taps), units):
-        near, tap = e // prod(taps), e % prod(taps)
-        # Channels beyond the last are read as the first and not used.
-        of = (first + kl.select(first + near < groups, near, 0)) * w_step
-        of = of + tap // taps[1] * lines[0].b + tap % taps[1] * lines[1].b
-        factors[near * window + tap] = w[of].to(accumulate)
-    tile.stage(
-        held, x, x_steps.at(image, first), x_steps.middle, groups - first, tops,
-        (lines[0].size, lines[1].size), (lines[0].a, lines[1].a), units, accumulate,
-    )  # fmt: skip
-    kl.barrier()
     near, down, across = share.of_unit()
-    channel = first + near
-    if (near < tile.channels) & (channel < groups):
-        acc = kl.registers((blocks[0].outputs, 1), accumulate)
-        at = near * tile.plane + down * (tile.rows.step * tile.columns.count)
-        at = at + across * tile.columns.step
-        pitches = tile.columns.count, taps[1]
-        add_columns(acc, held, at, factors, near * window, blocks, pitches, taps[1])
-        to = c_steps.at(image, channel)
+    group = first + near
+    acc = kl.registers((blocks[0].outputs, 1), accumulate)
+    for d in kl.loop_range(0, depth):
+        for e in kl.loop_range(kl.unit_index(), tile.channels * prod(taps), units):
+            beside, tap = e // prod(taps), e % prod(taps)
+            # Groups beyond the last are read as the first and not used.
+            of = w_steps.at(first + kl.select(first + beside < groups, beside, 0), output)
+            of = of + tap // taps[1] * lines[0].b + tap % taps[1] * lines[1].b
+            factors[beside * window + tap] = w[of + d * w_steps.inner].to(accumulate)
+        tile.stage(
+            held, x, x_steps.at(image, first) + d * x_steps.inner, x_steps.middle, groups - first,
+            tops, (lines[0].size, lines[1].size), (lines[0].a, lines[1].a), units, accumulate,
+        )  # fmt: skip
+        kl.barrier()
+        if (near < tile.channels) & (group < groups):
+            at = near * tile.plane + down * (tile.rows.step * tile.columns.count)
+            at = at + across * tile.columns.step
+            add_columns(
+                *(acc, held, at, factors, near * window, blocks, tile, taps[1], taps[1], taps[0])
+            )
+        kl.barrier()
+    if (near < tile.channels) & (group < groups):
+        to = c_steps.at(image, group) + output * c_steps.inner
         ends = writer(epilogue, after, c, image)
         places = tops[0] + down, tops[1] + across
+        channel = group * parts[1].divisor + output
         write_block(acc, c, to, ends, channel, blocks, lines, places)
 
 
@@ -113,6 +133,7 @@ def depthwise_weight_windows(
     items: kl.Size,
     turns: kl.Size,
     part_step: kl.Size,
+    pair: tuple[kl.FastDivmod, ...],
     parts: tuple[kl.FastDivmod, ...],
     x_steps: Strides[kl.Number],
     g_steps: Strides[kl.Number],
@@ -122,44 +143,48 @@ def depthwise_weight_windows(
     tile: Tile,
     given: Tile,
     taps: tuple[int, int],
+    apart: tuple[int, int],
     share: Share,
     units: int,
     together: int,
     accumulate: DType,
 ) -> None:
-    """Compute a part of the weight gradients of a cube's channels: channels from x, parts from y.
+    """Compute a part of the weight gradients of a cube's groups: channels from x, parts from y.
 
-    An item is a tile of the output gradient, ``given``; ``parts``: those of an image down and
-    across. A cube adds ``turns`` of all ``items``, and a unit has a block of the ``taps``. The axes
-    of the strides are images, channels, and none.
+    ``pair``: the output and input channels of a group, of which a cube has one. An item is a tile
+    of the output gradient, ``given``; ``parts``: those of an image down and across. A cube adds
+    ``turns`` of all ``items``, and a unit has a block of the ``taps``, which are ``apart`` in the
+    result. The axes of the strides are images, groups and channels.
     """
     kl.launch_attributes(cubes_per_core=together)
-    first, split = kl.cube_position(0) * tile.channels, kl.cube_position(1)
+    chunk, output, input = kl.unravel(kl.cube_position(0), (0, *pair))
+    first, split = chunk * tile.channels, kl.cube_position(1)
     held, factors = kl.shared(tile.size, accumulate), kl.shared(given.size, accumulate)
     near, down, across = share.of_unit()
     acc = kl.registers((blocks[0].outputs, 1), accumulate)
     for item in kl.loop_range(split * turns, kl.min((split + 1) * turns, items)):
         image, *tops = kl.unravel(item, (0, *parts))
         tile.stage(
-            held, x, x_steps.at(image, first), x_steps.middle, groups - first, (tops[0], tops[1]),
-            (lines[0].size, lines[1].size), (lines[0].a, lines[1].a), units, accumulate,
+            held, x, x_steps.at(image, first) + input * x_steps.inner, x_steps.middle,
+            groups - first, (tops[0], tops[1]), (lines[0].size, lines[1].size),
+            (lines[0].a, lines[1].a), units, accumulate,
         )  # fmt: skip
         given.stage(
-            factors, g, g_steps.at(image, first), g_steps.middle, groups - first,
-            (tops[0], tops[1]), (lines[0].count, lines[1].count), (lines[0].c, lines[1].c), units,
-            accumulate,
+            factors, g, g_steps.at(image, first) + output * g_steps.inner, g_steps.middle,
+            groups - first, (tops[0], tops[1]), (lines[0].count, lines[1].count),
+            (lines[0].c, lines[1].c), units, accumulate,
         )  # fmt: skip
         kl.barrier()
         if near < tile.channels:
             at = near * tile.plane + down * (blocks[0].step * tile.columns.count)
             at = at + across * blocks[1].step
-            pitches = tile.columns.count, given.columns.count
-            of = near * given.plane
-            add_columns(acc, held, at, factors, of, blocks, pitches, given.columns.count)
+            of, wide = near * given.plane, given.columns.count
+            add_columns(acc, held, at, factors, of, blocks, tile, wide, wide, given.rows.count)
         kl.barrier()
     if (near < tile.channels) & (first + near < groups):
-        to = split * part_step + (first + near) * prod(taps) + across
+        channel = ((first + near) * pair[0].divisor + output) * pair[1].divisor + input
+        to = split * part_step + channel * prod(taps) + across * apart[1]
         for r in kl.range(blocks[0].outputs):
             row = down * blocks[0].outputs + r
             if row < taps[0]:
-                c[to + row * taps[1]] = acc[r, 0].to(c.dtype)
+                c[to + row * apart[0]] = acc[r, 0].to(c.dtype)

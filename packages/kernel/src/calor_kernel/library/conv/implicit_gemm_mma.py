@@ -229,15 +229,23 @@ def conv_weight_mma(
     g_pixel: kl.Size,
     strides: tuple[kl.Stride, ...],
     windows: WindowsOnDevice,
+    groups: tuple[kl.Stride, ...],
     *,
     plan: MmaPlan,
 ) -> None:
     """Compute a tile: g's channels from y, taps of x's channels from x, a part of pixels from z.
 
     ``g_pixel``: the stride of pixels of g, of all images. In the windows, columns are pixels of g,
-    which are the terms of this product. A part is dense, and has an even number of columns.
+    which are the terms of this product. A part is dense, and has an even number of columns. z has
+    the parts of each group; ``groups``: the distances of groups of g, of x and of a part, if there
+    are several.
     """
     split = kl.cube_position(2)
+    of_group: kl.Index = 0
+    if groups:
+        group, split = split // splits, split % splits
+        of_group = group * groups[2]
+        g, x = g.at(group * groups[0]), x.at(group * groups[1])
     first_row, first_column = kl.cube_position(1) * plan.rows, kl.cube_position(0) * plan.columns
     begin, end = split * share, kl.min((split + 1) * share, terms)
     pipe = kl.Pipeline(plan.stages, *plan.tiles, how=kl.way_of_units())
@@ -251,7 +259,7 @@ def conv_weight_mma(
         for i in kl.range(len(sums)):
             for r, found in rows_of(sums[i][j], far_in):
                 at = first_row + row + i * plan.shape.m + down + r
-                to = split * part_step + at * columns_total + place
+                to = split * part_step + of_group + at * columns_total + place
                 if len(found) > 1:
                     to = kl.assume_multiple(to, len(found))
                 there = (place < columns_total) & (at < rows_total)

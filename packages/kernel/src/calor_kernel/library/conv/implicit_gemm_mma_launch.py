@@ -11,13 +11,13 @@ and not one more.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 
 from calor.dtypes import bfloat16, float16, float32
 from calor_kernel import language as kl
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.launching import Effort, Grid, Multiple
+from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple
 from calor_kernel.contract.work import Request, Work, row_major
 from calor_kernel.library.conv.implicit_gemm_mma import (
     conv_mma,
@@ -281,13 +281,44 @@ def _of_pixels(
 
 def _of_weights(problem: Correlation, plan: MmaPlan, info: DeviceInfo) -> Work:
     """Return the launches of a weight gradient."""
-    p, dtype, steps = problem, problem.a.dtype, Steps()
-    (_, outputs, channels), axes, images = p.leads, two_axes(p), p.depth
-    x = image_of(p, steps, info)
-    g = gradient_of(p, steps, info)
+    steps = Steps()
+    sums = add_weights(problem, plan, info, steps)
+    launch_sum(steps, sums.target, problem.a.dtype, sums.sizes, sums.splits, sums.part_step, info)
+    return steps.work()
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """The parts of a weight gradient: where they are, their sizes, number and distance.
+
+    ``sizes``: those of :func:`.split_sums.launch_sum`.
+    """
+
+    target: Bound
+    sizes: tuple[int, int, int, int]
+    splits: int
+    part_step: int
+
+
+def add_weights(problem: Correlation, plan: MmaPlan, info: DeviceInfo, steps: Steps) -> Sums:
+    """Add the launches of the parts of a weight gradient, and return the parts.
+
+    Several groups have channels that fill whole accesses.
+    """
+    p, dtype = problem, problem.a.dtype
+    (groups, outputs, channels), axes, images = p.leads, two_axes(p), p.depth
+    # Groups are adjacent channels of one copy.
+    several = bool(groups.size > 1)
+    every, all_channels = (
+        replace(lead, size=groups.size * lead.size) for lead in (outputs, channels)
+    )
+    whole = replace(p, leads=(groups, every, all_channels))
+    x = image_of(whole, steps, info)
+    g = gradient_of(whole, steps, info)
+    room = channels.size if several else x.room
     taps = axes[0].count * axes[1].count
-    terms, columns = images.size * axes[0].terms * axes[1].terms, taps * x.room
-    tiles = -(-outputs.size // plan.rows) * -(-columns // plan.columns)
+    terms, columns = images.size * axes[0].terms * axes[1].terms, taps * room
+    tiles = groups.size * -(-outputs.size // plan.rows) * -(-columns // plan.columns)
     # One cube more than run at the same time would double the time.
     slots = info.cores * together(plan, info)
     splits = slots // tiles
@@ -297,9 +328,10 @@ def _of_weights(problem: Correlation, plan: MmaPlan, info: DeviceInfo) -> Work:
     splits = max(1, min(splits, terms // _SHARE))
     share = -(-terms // (splits * plan.depth)) * plan.depth
     splits = max(1, -(-terms // share))
-    count = outputs.size * columns
+    rows = groups.size * outputs.size
+    count = rows * columns
     # Sums in the result's layout are written to it directly.
-    same = taps == 1 and x.room == channels.size
+    same = taps == 1 and room == channels.size and not several
     target = target_of(steps, dtype, splits * count if splits > 1 or not same else 0)
     index = kl.index_dtype(images.size * x.strides[0], terms * g.room, splits * count, columns)
     down, across = (
@@ -309,22 +341,25 @@ def _of_weights(problem: Correlation, plan: MmaPlan, info: DeviceInfo) -> Work:
     def wide(n: int) -> Multiple:
         return Multiple(n, plan.access)
 
+    apart = outputs.size, channels.size, outputs.size * columns
     steps.add(
             conv_weight_mma,
             Grid(
-                (-(-columns // plan.columns), -(-outputs.size // plan.rows), splits),
+                (
+                    *(-(-columns // plan.columns), -(-outputs.size // plan.rows)),
+                    splits * groups.size,
+                ),
                 (plan.units, 1, 1), info.planes[0], index,
             ),
             Effort(
                 f"conv weight mma {plan.rows}x{plan.columns}",
-                2 * outputs.size * taps * channels.size * terms, p.nbytes,
+                2 * rows * taps * channels.size * terms, p.nbytes,
             ),
             g=g.bound.aligned(ACCESS), x=x.bound.aligned(ACCESS), c=target.aligned(ACCESS),
             rows_total=outputs.size, columns_total=wide(columns), terms=terms, splits=splits,
             share=share, part_step=wide(count), g_pixel=wide(g.room),
-            strides=[*map(wide, x.strides)], windows=windows_of((down, across), x.room),
-            plan=plan,
+            strides=[*map(wide, x.strides)], windows=windows_of((down, across), room),
+            groups=[*map(wide, apart)] if several else (), plan=plan,
         )  # fmt: skip
-    sizes = (1, 1, count, count) if same else (outputs.size, taps, channels.size, x.room)
-    launch_sum(steps, target, dtype, sizes, splits, count, info)
-    return steps.work()
+    sizes = (1, 1, count, count) if same else (rows, taps, channels.size, room)
+    return Sums(target, sizes, splits, count)

@@ -29,6 +29,7 @@ from calor_kernel.library.conv.depthwise_tiles_launch import (
     depthwise_tiles_works,
 )
 from calor_kernel.library.conv.depthwise_windows_launch import (
+    channel_windows_refusal,
     depthwise_windows_refusal,
     depthwise_windows_works,
 )
@@ -64,6 +65,7 @@ from calor_kernel.library.conv.implicit_gemm_simt_launch import (
     simt_refusal,
     simt_works,
 )
+from calor_kernel.library.conv.joined_groups import joined_refusal, joined_works
 from calor_kernel.library.conv.padded_rows import Placement, vectors
 from calor_kernel.library.conv.planar_images import planar_refusal, planar_works
 from calor_kernel.library.conv.pointwise_gemm import product_refusal, product_works
@@ -226,6 +228,7 @@ _OF_UNITS: Final[Table[Convolution]] = Table(
     Way("products", product_refusal, product_works),
     Way("direct filters", filters_refusal, filters_works),
     Way("patches", patches_refusal, patches_works),
+    Way("joined groups", joined_refusal, joined_works),
     Way("planar images", planar_refusal, planar_works),
     Way("implicit GEMM of groups", groups_refusal, simt_works),
     Way("each group", each_group_refusal, each_group_works),
@@ -244,6 +247,7 @@ _OF_UNITS: Final[Table[Convolution]] = Table(
         tier=1,
     ),
     Way("implicit GEMM by FMA", simt_refusal, simt_works, spare=True),
+    Way("windows by channel", channel_windows_refusal, depthwise_windows_works, spare=True),
     Way("windows in place", views_refusal, views_works, tier=1, spare=True),
     Way("tiles", tiles_refusal, tiles_works, tier=2),
     _DIRECT,
