@@ -60,6 +60,36 @@ MET = [
     ("einsum", "form", {"bthd,dr,re->bthe", "btd,de,bse->bts", "btd,bsd,bse->bte"}),
     ("product", "k", {3, 4}),
     ("resize", "mode", {"nearest", "bilinear"}),
+    ("conv2d", "kernel", {31, 13, (51, 5), (1, 21), (1, 7), 16}),
+    ("conv2d", "dilation", {2, 6, 12, 24}),
+    ("conv2d", "groups", {2, 4, 8, 9, 11, 32, 64}),
+    ("conv1d", "kernel", {3, 11, 16, 41, 75, 251}),
+    ("conv1d", "dilation", {1, 5, 512}),
+    ("conv3d", "kernel", {3, (1, 3, 3), (3, 1, 1), 5}),
+    ("conv_transpose", "stride", {2, 4, 8}),
+    (
+        "attention_form",
+        "form",
+        {"windows", "shifted", "band", "alibi", "relative", "latents", "cache"},
+    ),
+    ("linear_attention", "form", {"kernel", "causal", "retention", "spaces", "channels", "delta"}),
+    ("states", "form", {"selective", "step", "decay", "logsumexp", "largest", "product"}),
+    ("decoding", "form", {"top_k_filter", "top_p_filter", "beams", "reorder", "quantile", "kth"}),
+    ("experts", "form", {"route", "places", "dispatch", "combine", "masks", "layers", "gathered"}),
+    ("segments", "form", {"sum", "mean", "max", "softmax", "gate", "norm", "edges", "pooled"}),
+    ("tables", "form", {"bag", "weighted", "largest", "interaction", "machine", "fields"}),
+    ("points", "form", {"distances", "nearest", "grouped", "global", "chamfer", "interpolated"}),
+    (
+        "image",
+        "form",
+        {"grid", "warp", "adaptive", "spatial_pyramid", "border", "unfold", "squeeze"},
+    ),
+    ("image", "mode", {"bilinear", "bicubic", "corners", "area", "reflect", "edge", "wrap"}),
+    ("loss", "form", {"ctc", "contrastive", "focal", "dice", "policy", "distilled", "triplet"}),
+    ("boxes", "form", {"overlap", "general", "suppressed", "cost", "decoded"}),
+    ("norm_form", "form", {"heads", "instance", "channels", "modulated", "groups_silu", "weights"}),
+    ("optimizer", "form", {"adamw", "lion", "adafactor", "muon", "lamb", "half_weights"}),
+    ("spectrum", "form", {"mix", "operator", "long", "frames", "filter", "series"}),
 ]
 
 
@@ -109,6 +139,27 @@ def test_what_a_launch_of_wgpu_does_not_see_is_made_smaller() -> None:
     smaller = fitted(sample_of(line), limits_of("wgpu:1"))
     assert smaller is not None
     assert str(smaller) == line.replace("m=1024", "m=512")
+
+
+@pytest.mark.parametrize("name", sorted({*FAMILIES} - {"update", "optimizer"}))
+def test_the_results_of_each_form_have_their_shape(name: str) -> None:
+    torch, calor = pytest.importorskip("torch"), pytest.importorskip("calor")
+    seen = set()
+    for number in range(60):
+        drawn = fitted(sample(FAMILIES[name], Random(f"shapes {number}")), SMALL)
+        form = drawn and drawn.parameters.get("form", drawn.parameters.get("kind"))
+        if drawn is None or form in seen:
+            continue
+        seen.add(form)
+        work = work_of(drawn)
+        kinds = ["int64" if o.kind == "index" else "float32" for o in work.operands]
+        pairs = list(zip(work.operands, kinds, strict=True))
+        with torch.no_grad():
+            given = [torch.empty(o.shape, dtype=getattr(torch, k), device="meta") for o, k in pairs]
+            assert tuple(work.theirs(*given).shape) == work.made
+        with calor.device("numpy"):
+            mine = work.ours(*[calor.zeros(o.shape, dtype=k) for o, k in pairs])
+        assert tuple(mine.shape) == work.made
 
 
 @pytest.mark.parametrize("name", FAMILIES)
