@@ -60,9 +60,9 @@ MET = [
     ("einsum", "form", {"bthd,dr,re->bthe", "btd,de,bse->bts", "btd,bsd,bse->bte"}),
     ("product", "k", {3, 4}),
     ("resize", "mode", {"nearest", "bilinear"}),
-    ("conv2d", "kernel", {31, 13, (51, 5), (1, 21), (1, 7), 16}),
+    ("conv2d", "kernel", {13, (1, 7), (7, 1), 7, 16}),
     ("conv2d", "dilation", {2, 6, 12, 24}),
-    ("conv2d", "groups", {2, 4, 8, 9, 11, 32, 64}),
+    ("conv2d", "groups", {2, 4, 8, 32, 64}),
     ("conv1d", "kernel", {3, 11, 16, 41, 75, 251}),
     ("conv1d", "dilation", {1, 5, 512}),
     ("conv3d", "kernel", {3, (1, 3, 3), (3, 1, 1), 5}),
@@ -95,8 +95,14 @@ MET = [
 
 @pytest.mark.parametrize(("family", "parameter", "values"), MET)
 def test_what_models_do_is_drawn(family: str, parameter: str, values: set[Any]) -> None:
-    seen = {drawn.parameters[parameter] for drawn in islice(draw(5, [family]), 200)}
+    seen = {drawn.parameters[parameter] for drawn in islice(draw(5, [family]), 300)}
     assert values <= seen
+
+
+def test_windows_are_drawn_up_to_the_largest_that_models_have() -> None:
+    kernels = [drawn.parameters["kernel"] for drawn in islice(draw(5, ["conv2d"]), 300)]
+    assert max(max(k) if isinstance(k, tuple) else k for k in kernels) >= 27
+    assert sum(isinstance(k, tuple) for k in kernels) > 10
 
 
 def test_an_unknown_family_is_named() -> None:
@@ -180,7 +186,7 @@ def test_small_cases_agree_with_torch_on_the_host(name: str) -> None:
         near = checking.tolerance(drawn, work, exact=True)
         given = array(work.operands[0], 0)
         assert checking.problems(work, near, mine, others, given, theirs.exact) == ("", "")
-        assert name == "update" or mine[0].shape == work.made
+        assert name in ("update", "optimizer") or mine[0].shape == work.made
 
 
 def test_quantiles_are_between_the_nearest() -> None:

@@ -11,7 +11,7 @@ from calor.errors import ElementIndexError
 from calor.specs import spec
 from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.contract.work import Refusal, Request, View
-from calor_kernel.library.indexing import gather, gather_columns, scatter_launch
+from calor_kernel.library.indexing import cooperative, gather, gather_columns, scatter_launch
 from calor_kernel.library.indexing.scatter_launch import lower_scatter_nd
 from calor_kernel.runtime.backend import KernelBackend
 
@@ -252,6 +252,29 @@ def test_cubes_that_share_a_row_own_places_of_it(update):
     index[4321] = 300
     with pytest.raises(ElementIndexError, match="axis 0 of size 300"):
         check(backend, "scatter_along", [x, index, updates], {"axis": 0, "update": update})
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8])
+@pytest.mark.parametrize("length", [300, 1037])
+def test_cubes_share_few_long_rows(monkeypatch, dtype, length):
+    monkeypatch.setattr(cooperative, "_UNITS", 16)
+    monkeypatch.setattr(cooperative, "_ALONG", 16)
+    grid, split = cooperative.row_grid(replace(MANY_UNITS, cores=2), 3, length)
+    assert split
+    assert grid.cubes[1] > 1
+    backend = KernelBackend("lanes", lambda index: LanesDevice(replace(MANY_UNITS, cores=2)))
+    x, updates = numbers((40, length), dtype), numbers((3, length), dtype, seed=1)
+    index = np.array([[7], [-1], [7]])
+    check(backend, "gather", [x, index[:, 0]], {"axis": 0})
+    for update in ("assign", "add", "mul"):
+        exact = np.dtype(dtype).kind == "i" or update == "assign"
+        whole = np.sign(x), index, np.sign(updates)
+        check(backend, "scatter_nd", list(whole), {"update": update}, exact=exact)
+
+
+def test_many_rows_are_not_shared():
+    assert cooperative.row_grid(MANY_UNITS, 1 << 20, 1 << 20)[0].cubes[1] == 1
+    assert cooperative.row_grid(MANY_UNITS, 3, 1)[0].cubes[1] == 1
 
 
 @pytest.mark.parametrize("length", [1, 5, 40])

@@ -36,10 +36,10 @@ from calor_kernel.library.indexing.cooperative import (
     UpdatedRows,
     add_sums,
     claim_rows,
-    grid_of,
     is_small,
     number_rows,
     numbers_of,
+    row_grid,
     scatter_at_once,
     sum_updates,
     update_segments,
@@ -231,22 +231,26 @@ class CooperativeScatter:
         sums = self.steps.room(moved, float32)
         self.steps.launches.append(clear(sums, moved, Effort("scatter sums", 0, 4 * moved)))
         given = {**self.found, "owners": owners, "sums": sums}
+        grid, split = row_grid(self.info, self.picks, self.length)
         self.steps.add(
             sum_updates,
-            grid_of(self.info, self.picks, self.length),
+            grid,
             Effort("scatter add", moved, moved * (target.itemsize + 8)),
             updates=target.updates,
             length=self.length,
+            split=split,
             **given,
         )
         width = 4 if self.length % 4 == 0 and self.info.vector_bytes >= 16 else 1
+        grid, split = row_grid(self.info, self.picks, self.length // width)
         self.steps.add(
             add_sums,
-            grid_of(self.info, self.picks, self.length // width),
+            grid,
             Effort("scatter rounds", moved, moved * (2 * target.itemsize + 4)),
             target=target.memory,
             length=self.length // width,
             width=width,
+            split=split,
             **given,
         )
         return None
@@ -276,9 +280,10 @@ class CooperativeScatter:
         moved = self.picks * self.length
         nbytes = moved * (self.target.updates.dtype.itemsize + 2 * self.target.itemsize)
         many = self.update != "assign" and hinted(moved) >= _EACH * _MANY * self.info.cores
+        grid, split = row_grid(self.info, self.picks, -(-length // _EACH) if many else length)
         self.steps.add(
             scatter_at_once,
-            grid_of(self.info, self.picks, -(-length // _EACH) if many else length),
+            grid,
             Effort(f"scatter {self.update}", moved, nbytes),
             target=self.target.memory,
             updates=self.target.updates,
@@ -286,6 +291,7 @@ class CooperativeScatter:
             length=length,
             update=self.update,
             width=width,
+            split=split,
             **self.found,
         )
 
@@ -306,9 +312,10 @@ class CooperativeScatter:
         if refused:
             return refused
         moved = self.picks * self.length
+        grid, split = row_grid(self.info, self.picks, self.length)
         self.steps.add(
             update_segments,
-            grid_of(self.info, self.picks, self.length),
+            grid,
             Effort(f"scatter {self.update} in order", moved, 3 * moved * self.target.itemsize),
             target=self.target.memory,
             numbers=ranked,
@@ -317,6 +324,7 @@ class CooperativeScatter:
             picks=self.picks,
             length=self.length,
             update=self.update,
+            split=split,
         )
         return None
 
