@@ -311,6 +311,24 @@ def test_sums_of_few_rows_are_rounded_once(dtype, length, monkeypatch):
     )
 
 
+@pytest.mark.parametrize("update", ["max", "min"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+def test_extremes_of_numbers_need_no_order(dtype, update):
+    backend = KernelBackend("lanes", lambda index: LanesDevice(MANY_UNITS))
+    x, updates = numbers((6, 9), dtype), numbers((80, 9), dtype, seed=1)
+    x[1, 2] = -np.nan
+    updates[::7, 3], updates[5, 4], updates[6, :2] = np.nan, -np.nan, (-np.inf, np.inf)
+    index = np.random.default_rng(2).integers(-6, 6, (80, 1))
+    views = tuple(View.dense(spec(a.shape, as_dtype(a.dtype))) for a in (x, index, updates))
+    request = Request(
+        "scatter_nd", {"update": update}, views, (spec(x.shape, as_dtype(x.dtype)),), MANY_UNITS
+    )
+    (work,) = lower_scatter_nd(request)
+    assert not any("order" in launch.label for launch in work.launches)
+    (found,), (wanted,) = run_op(backend, "scatter_nd", [x, index, updates], {"update": update})
+    np.testing.assert_array_equal(found, wanted)
+
+
 def test_updates_are_numbered_by_as_many_bits_as_they_need(monkeypatch):
     x, index = numbers((5, 3)), np.array([[0], [2], [0], [4], [2]])
     monkeypatch.setattr(scatter_launch, "_NUMBERED", 3)

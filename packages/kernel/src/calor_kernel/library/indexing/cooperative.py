@@ -130,6 +130,18 @@ def claim_rows(
         owners.atomic("max", row, (pick + 1).to(owners.dtype))
 
 
+@kl.helper
+def compare_and_update(bits: kl.Pointer, place: kl.Number, new: kl.Number, update: str) -> None:
+    """Update a number whose bits are in memory of integers: again while others change it."""
+    seen = bits.atomic("or", place, kl.constant(0, bits.dtype))
+    made = kl.bitcast(updated(update, kl.bitcast(seen, new.dtype), new), bits.dtype)
+    while made != seen:
+        found = bits.atomic("compare", place, seen, made)
+        again = kl.bitcast(updated(update, kl.bitcast(found, new.dtype), new), bits.dtype)
+        made = kl.select(found == seen, found, again)
+        seen = found
+
+
 @kl.kernel
 def scatter_at_once(
     target: kl.InOut,
@@ -144,11 +156,12 @@ def scatter_at_once(
     update: str,
     width: int,
     small: bool,
+    number: DType | None,
     split: bool,
 ) -> None:
     """Update rows of ``length`` vectors; y of a unit is the number of its update.
 
-    ``owners`` is read for assignments.
+    ``owners`` is read for assignments. ``number``: the type of numbers whose bits the target has.
     """
     pick = kl.cube_position() * kl.cube_size(1) + kl.unit_position(1)
     if pick < picks:
@@ -159,9 +172,12 @@ def scatter_at_once(
                     new = updates.load((pick * length + i) * width, width)
                     target.store((row * length + i) * width, new)
         else:
-            for i in along_row(length, split, unroll=4):
-                new = updates[pick * length + i].to(target.dtype)
-                target.atomic(update, row * length + i, new)
+            for i in along_row(length, split, unroll=1 if number else 4):
+                new = updates[pick * length + i].to(number or target.dtype)
+                if number is None:
+                    target.atomic(update, row * length + i, new)
+                else:
+                    compare_and_update(target, row * length + i, new, update)
 
 
 @kl.kernel

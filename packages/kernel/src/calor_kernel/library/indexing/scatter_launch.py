@@ -12,7 +12,18 @@ from dataclasses import replace
 from math import prod
 from typing import Final
 
-from calor.dtypes import bool_, float32, int32, int64, real_of, uint8, uint32, uint64
+from calor.dtypes import (
+    DType,
+    bool_,
+    float32,
+    float64,
+    int32,
+    int64,
+    real_of,
+    uint8,
+    uint32,
+    uint64,
+)
 from calor.specs import Spec
 from calor_kernel.contract.choices import hinted, least, spec_of
 from calor_kernel.contract.failures import Failure
@@ -75,6 +86,9 @@ _ATOMIC: Final = {
     int64: "atomics_64",
     uint64: "atomics_64",
 }
+
+# Integers as large as a number, which are compared and exchanged where no atomic has its order.
+_BITS: Final = {float32: int32, float64: int64}
 
 
 class Target:
@@ -185,6 +199,11 @@ class CooperativeScatter:
         if able and atomic and self.info.has(atomic):
             self._update(operand(1, self.target.request.inputs[1]), 1)
             return None
+        bits = _BITS.get(self.target.memory.dtype)
+        extreme = self.update in ("max", "min") and not self.target.request.deterministic
+        if extreme and bits is not None and self.info.has(_ATOMIC[bits]):
+            self._update(operand(1, self.target.request.inputs[1]), 1, bits)
+            return None
         return self._sort()
 
     def _one(self) -> None:
@@ -275,7 +294,9 @@ class CooperativeScatter:
         grid = Grid.line(-(-self.picks // units), units)
         self.steps.add(kernel, grid, Effort(label, 0, self.picks * 8), **self.found, **given)
 
-    def _update(self, owners: Bound, width: int) -> None:
+    def _update(self, owners: Bound, width: int, bits: DType | None = None) -> None:
+        """Add the launch of all updates; ``bits``: the integers that are compared and exchanged."""
+        memory = self.target.memory
         length = self.length // width
         moved = self.picks * self.length
         nbytes = moved * (self.target.updates.dtype.itemsize + 2 * self.target.itemsize)
@@ -285,7 +306,8 @@ class CooperativeScatter:
             scatter_at_once,
             grid,
             Effort(f"scatter {self.update}", moved, nbytes),
-            target=self.target.memory,
+            target=memory if bits is None else Bound(memory.place, bits),
+            number=None if bits is None else memory.dtype,
             updates=self.target.updates,
             owners=owners,
             length=length,
