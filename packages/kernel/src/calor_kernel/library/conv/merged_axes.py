@@ -23,7 +23,7 @@ def merged(request: Request, image: int, weight: int, result: int) -> Request:
     ``image``, ``weight`` and ``result``: which of the operands they are, the result behind them.
     """
     while len(request.outputs[0].shape) > 2 + _MOST:
-        every = (*request.inputs, *request.outputs)
+        every: list[View | Spec] = [*request.inputs, *request.outputs]
         given, ends = every[weight], (every[image], every[result])
         axis = next(
             (i for i in range(2, len(given.shape) - 1) if _merges(request, given, ends, i)), 0

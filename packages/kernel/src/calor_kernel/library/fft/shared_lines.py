@@ -71,7 +71,9 @@ def transform_lines(
         outer = kl.cube_position() // blocks
         first = kl.cube_position() % blocks * lines
     else:
-        outer, first = 0, kl.cube_position() * lines
+        outer, first = 0 * kl.cube_position(), kl.cube_position() * lines
+    loads = RowLayout(source, read, over.n, over.inner)
+    stores = RowLayout(target, write, over.n, over.inner)
     before = 1
     for number, radix in enumerate(build.factors):
         last = number == len(build.factors) - 1
@@ -80,8 +82,7 @@ def transform_lines(
             line, t = (u % lines, u // lines) if build.across else (u // count, u % count)
             end = LineEnd(over, outer, first + line, build.across)
             if number == 0:
-                base, step, inside = end.of(RowLayout(source, read, n, over.inner))
-                loads = RowLayout(source, read, n, over.inner)
+                base, step, inside = end.of(loads)
                 values = [
                     loads.load(base, (t + j * count) * over.inner + step, 1, inside)
                     for j in range(radix)
@@ -93,7 +94,6 @@ def transform_lines(
             group, within = t // before, t % before
             results = transform(values)
             if last:
-                stores = RowLayout(target, write, n, over.inner)
                 base, step, inside = end.of(stores)
                 for k in range(radix):
                     at = (within + k * before) * over.inner + step
