@@ -3,24 +3,34 @@
 from fuzzing.cases import Family, Sample, Work
 from fuzzing.families import (
     attention,
+    attention_forms,
     convolution,
+    decoding,
     elementwise,
+    experts,
+    images,
     indexing,
     layouts,
     linear,
+    losses,
     moving,
+    norm_forms,
     norms,
+    optimizers,
     ordering,
     pooling,
     recurrent,
     reductions,
     rows,
+    sparse,
+    spectra,
     updates,
 )
 
 _MODULES = (
     linear, attention, convolution, norms, elementwise, moving, rows, indexing, reductions, pooling,
-    updates, ordering, layouts, recurrent,
+    updates, ordering, layouts, recurrent, attention_forms, decoding, experts, images, losses,
+    norm_forms, optimizers, sparse, spectra,
 )  # fmt: skip
 FAMILIES: dict[str, Family] = {
     family.name: family for module in _MODULES for family in module.FAMILIES

@@ -55,9 +55,52 @@ def torch_nn() -> Any:
     return library("torch.nn.functional")
 
 
-def swapped(x: Any, a: int, b: int) -> Any:
-    """Return x of either library with two axes exchanged."""
-    return x.swapaxes(a, b)
+def alike(call: Function) -> tuple[Function, Function]:
+    """Return the functions of both libraries of one that takes the library before its operands."""
+    return (lambda *x: call(library("calor"), *x)), (lambda *x: call(library("torch"), *x))
+
+
+def alike_nn(call: Function) -> tuple[Function, Function]:
+    """Return the functions of both libraries of one that takes the functions of layers first."""
+    return (lambda *x: call(calor_nn(), *x)), (lambda *x: call(torch_nn(), *x))
+
+
+def is_torch(lib: Any) -> bool:
+    """Return whether a library, or its module of layers, is torch."""
+    return bool(lib.__name__.startswith("torch"))
+
+
+def like(x: Any, y: Any) -> Any:
+    """Return x of either library in the dtype of y."""
+    return x.to(y.dtype) if hasattr(x, "new_zeros") else x.astype(y.dtype)
+
+
+def single(x: Any) -> Any:
+    """Return x of either library in float32, unless it is in float64."""
+    if hasattr(x, "new_zeros"):
+        return x if x.dtype.itemsize > 4 else x.float()
+    return x.astype("float32")
+
+
+def span(lib: Any, count: int, x: Any) -> Any:
+    """Return 0, 1, ... of either library where x is."""
+    return lib.arange(count, device=x.device) if is_torch(lib) else lib.arange(count)
+
+
+def largest(lib: Any, x: Any, axis: int, keepdims: bool = False) -> Any:
+    """Return the largest along an axis."""
+    call = lib.amax if is_torch(lib) else lib.max
+    return call(x, axis=axis, keepdims=keepdims)
+
+
+def below(lib: Any, x: Any, diagonal: int = 0) -> Any:
+    """Return the lower triangles of matrices of either library, up to a diagonal."""
+    return lib.tril(x, **{"diagonal" if is_torch(lib) else "k": diagonal})
+
+
+def running(lib: Any, x: Any, axis: int) -> Any:
+    """Return running sums of either library along an axis."""
+    return (lib.cumsum if is_torch(lib) else lib.cumulative_sum)(x, axis=axis)
 
 
 def permuted(x: Any, axes: Sequence[int]) -> Any:

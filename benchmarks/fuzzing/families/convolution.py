@@ -1,86 +1,86 @@
-"""Convolutions of known networks: stems, blocks, depthwise, dilated, grouped, 1-d, transposed."""
+"""Convolutions of known networks: of images, signals and volumes, plain and transposed."""
 
 from math import prod
 from random import Random
 from typing import Any
 
-from fuzzing.cases import Family, Operand, Parameters, Work
+from fuzzing.cases import Family, Operand, Parameters, Value, Work
+from fuzzing.families import convolution_tables as tables
 from fuzzing.families._common import calor_nn, chance, one, permuted, sizes, torch_nn
 
 _BATCHES = {1: 4, 2: 1, 4: 1, 8: 2, 16: 1, 32: 3, 64: 1}
-# fmt: off
-# Channels in and out, image, kernel, stride, dilation, groups.
-_STEMS = [(3, 64, 224, 7, 2, 1, 1), (3, 32, 224, 3, 2, 1, 1), (3, 16, 224, 3, 2, 1, 1),
-          (3, 64, 32, 3, 1, 1, 1), (1, 32, 28, 3, 1, 1, 1), (3, 96, 224, 4, 4, 1, 1),
-          (3, 768, 224, 16, 16, 1, 1), (4, 320, 64, 3, 1, 1, 1), (1, 6, 28, 5, 1, 1, 1),
-          (3, 48, 300, 3, 2, 1, 1), (3, 64, 299, 3, 2, 1, 1)]
-_BLOCKS = [(64, 64, 56, 3, 1, 1, 1), (64, 128, 56, 3, 2, 1, 1), (128, 128, 28, 3, 1, 1, 1),
-           (128, 256, 28, 3, 2, 1, 1), (256, 256, 14, 3, 1, 1, 1), (256, 512, 14, 3, 2, 1, 1),
-           (512, 512, 7, 3, 1, 1, 1), (320, 320, 64, 3, 1, 1, 1), (640, 640, 32, 3, 1, 1, 1),
-           (1280, 1280, 16, 3, 1, 1, 1), (64, 64, 32, 3, 1, 1, 1), (32, 64, 28, 3, 1, 1, 1),
-           (48, 96, 75, 3, 1, 1, 1), (64, 192, 27, 5, 1, 1, 1), (192, 384, 13, 3, 1, 1, 1),
-           (128, 128, 17, 7, 1, 1, 1), (6, 16, 14, 5, 1, 1, 1), (128, 255, 52, 3, 1, 1, 1)]
-_POINTS = [(64, 256, 56, 1, 1, 1, 1), (256, 64, 56, 1, 1, 1, 1), (256, 128, 56, 1, 1, 1, 1),
-           (512, 128, 28, 1, 1, 1, 1), (128, 512, 28, 1, 1, 1, 1), (1024, 256, 14, 1, 1, 1, 1),
-           (256, 1024, 14, 1, 1, 1, 1), (2048, 512, 7, 1, 1, 1, 1), (512, 2048, 7, 1, 1, 1, 1),
-           (256, 512, 56, 1, 2, 1, 1), (1024, 2048, 14, 1, 2, 1, 1), (16, 96, 112, 1, 1, 1, 1),
-           (24, 144, 56, 1, 1, 1, 1), (144, 32, 28, 1, 1, 1, 1), (320, 1280, 7, 1, 1, 1, 1),
-           (96, 24, 1, 1, 1, 1, 1), (40, 10, 1, 1, 1, 1, 1), (480, 192, 28, 1, 1, 1, 1),
-           (960, 40, 1, 1, 1, 1, 1), (256, 255, 13, 1, 1, 1, 1)]
-_DEPTHWISE = [(32, 32, 112, 3, 1, 1, 32), (96, 96, 112, 3, 2, 1, 96), (144, 144, 56, 3, 1, 1, 144),
-              (192, 192, 28, 3, 2, 1, 192), (384, 384, 14, 3, 1, 1, 384),
-              (576, 576, 14, 3, 2, 1, 576), (960, 960, 7, 3, 1, 1, 960),
-              (120, 120, 28, 5, 1, 1, 120), (240, 240, 28, 5, 2, 1, 240),
-              (96, 96, 56, 7, 1, 1, 96), (192, 192, 28, 7, 1, 1, 192),
-              (384, 384, 14, 7, 1, 1, 384), (768, 768, 7, 7, 1, 1, 768)]
-_OTHERS = [(128, 128, 56, 3, 1, 1, 32), (256, 256, 28, 3, 1, 1, 32), (512, 512, 28, 3, 1, 2, 1),
-           (256, 256, 33, 3, 1, 6, 1), (256, 256, 28, 3, 1, 12, 1), (512, 512, 14, 3, 2, 1, 32),
-           (58, 58, 28, 3, 1, 1, 2), (240, 240, 28, 1, 1, 1, 3)]
-_KINDS = {"stem": (_STEMS, 3), "block": (_BLOCKS, 6), "point": (_POINTS, 6),
-          "depthwise": (_DEPTHWISE, 4), "other": (_OTHERS, 2)}
-# 1-d: channels in and out, length, kernel, stride, dilation, groups.
-_SPEECH = [(80, 384, 3000, 3, 1, 1, 1), (80, 512, 1000, 3, 1, 1, 1), (384, 384, 3000, 3, 2, 1, 1),
-           (1, 512, 16000, 10, 5, 1, 1), (512, 512, 3199, 3, 2, 1, 1), (512, 512, 500, 5, 1, 1, 1),
-           (256, 256, 800, 31, 1, 1, 256), (768, 768, 49, 128, 1, 1, 16),
-           (64, 64, 8000, 3, 1, 8, 1), (512, 256, 400, 1, 1, 1, 1), (40, 256, 200, 5, 1, 1, 1),
-           (1536, 1536, 64, 4, 1, 1, 1536)]
-# Transposed: channels in and out, image, kernel, stride, padding, dimensions.
-_TRANSPOSED = [(100, 512, 1, 4, 1, 0, 2), (512, 256, 4, 4, 2, 1, 2), (256, 128, 8, 4, 2, 1, 2),
-               (128, 64, 16, 4, 2, 1, 2), (64, 3, 32, 4, 2, 1, 2), (256, 128, 28, 2, 2, 0, 2),
-               (128, 64, 56, 2, 2, 0, 2), (512, 256, 200, 16, 8, 4, 1), (64, 32, 112, 3, 2, 1, 2)]
-# fmt: on
+_VOLUMES = {1: 4, 2: 2, 4: 1, 8: 1}
+
+
+def _row(random: Random, kinds: Any) -> Any:
+    """Return a row of the tables."""
+    return random.choice(
+        kinds[one(random, {name: weight for name, (_, weight) in kinds.items()})][0]
+    )
+
+
+def _each(value: Value, rank: int) -> tuple[int, ...]:
+    """Return a size for each axis."""
+    return value if isinstance(value, tuple) else (int(value),) * rank
+
+
+def _whole(values: tuple[int, ...]) -> Value:
+    """Return one number where all axes have the same."""
+    return values[0] if len(set(values)) == 1 else values
+
+
+def _same(kernel: Value, dilation: int, rank: int) -> Value:
+    """Return the padding that keeps sizes."""
+    return _whole(tuple(dilation * (k - 1) // 2 for k in _each(kernel, rank)))
 
 
 def _draw(random: Random) -> Parameters:
-    kind = one(random, {name: weight for name, (_, weight) in _KINDS.items()})
-    channels, filters, size, kernel, stride, dilation, groups = random.choice(_KINDS[kind][0])
-    if random.random() < 0.25 and size > 8:
-        size += random.randint(-3, 3)
-    height = size
-    if random.random() < 0.15 and size > 8:
-        height = size * random.choice((2, 3)) // random.choice((1, 4)) + 1
-    patches = kernel == stride and kernel > 2
+    channels, filters, size, kernel, stride, dilation, groups = _row(random, tables.IMAGES)
+    height, width = _each(size, 2)
+    rows, columns = _each(kernel, 2)
+    if random.random() < 0.25 and min(height, width) > 8:
+        by = random.randint(-3, 3)
+        height, width = height + by, width + by
+    if height == width and random.random() < 0.15 and height > 8:
+        height = height * random.choice((2, 3)) // random.choice((1, 4)) + 1
+    patches = (kernel == stride and rows > 2) or columns > 100
+    padding = 0 if patches else _same(kernel, dilation, 2)
+    reach = [
+        dilation * (k - 1) + 1 - 2 * p
+        for k, p in zip(_each(kernel, 2), _each(padding, 2), strict=True)
+    ]
     return {
-        "batch": one(random, _BATCHES), "image": (channels, max(height, kernel), size),
-        "filters": filters, "kernel": kernel, "stride": stride,
-        "padding": 0 if patches else dilation * (kernel - 1) // 2,
+        "batch": one(random, _BATCHES),
+        "image": (channels, max(height, reach[0]), max(width, reach[1])),
+        "filters": filters, "kernel": kernel, "stride": stride, "padding": padding,
         "dilation": dilation, "groups": groups, "bias": chance(random, 0.3),
         "after": one(random, {"none": 6, "relu": 2, "silu": 1}),
         "layout": one(random, {"plain": 9, "channels_last": 1}),
     }  # fmt: skip
 
 
-def _conv2d(p: Parameters) -> Work:
+def _draw_3d(random: Random) -> Parameters:
+    channels, filters, size, kernel, stride, dilation, groups = _row(random, tables.CUBES)
+    patches = kernel == stride and kernel != 1
+    return {
+        "batch": one(random, _VOLUMES), "image": (channels, *_each(size, 3)), "filters": filters,
+        "kernel": kernel, "stride": stride,
+        "padding": 0 if patches else _same(kernel, dilation, 3), "dilation": dilation,
+        "groups": groups, "bias": chance(random, 0.4),
+        "after": one(random, {"none": 4, "relu": 1}), "layout": "plain",
+    }  # fmt: skip
+
+
+def _convolution(p: Parameters) -> Work:
     """Return a convolution; channels_last: the image is a permuted view of (N, H, W, C)."""
-    batch, image, filters, kernel, groups = sizes(
-        p, "batch", "image", "filters", "kernel", "groups"
-    )
+    batch, image, filters, groups = sizes(p, "batch", "image", "filters", "groups")
+    rank = len(image) - 1
     options = {name: p[name] for name in ("stride", "padding", "dilation", "groups")}
-    weights = (filters, image[0] // groups, kernel, kernel)
-    made = (batch, filters, *(_out(p, size) for size in image[1:]))
-    last = p["layout"] == "channels_last"
+    weights = (filters, image[0] // groups, *_each(p["kernel"], rank))
+    made = (batch, filters, *_out(p, image[1:]))
+    last = p.get("layout") == "channels_last"
     shape = (batch, *image[1:], image[0]) if last else (batch, *image)
-    return _work(p, shape, weights, made, "conv2d", options, last)
+    return _work(p, shape, weights, made, f"conv{rank}d", options, last)
 
 
 def _work(
@@ -106,13 +106,14 @@ def _work(
     )  # fmt: skip
 
 
-def _out(p: Parameters, size: int) -> int:
-    kernel, stride, padding, dilation = sizes(p, "kernel", "stride", "padding", "dilation")
-    return int((size + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1)
+def _out(p: Parameters, image: tuple[int, ...]) -> tuple[int, ...]:
+    rank, dilation = len(image), int(p["dilation"])  # type: ignore[arg-type]
+    axes = zip(image, *(_each(p[n], rank) for n in ("kernel", "stride", "padding")), strict=True)
+    return tuple((s + 2 * pad - dilation * (k - 1) - 1) // step + 1 for s, k, step, pad in axes)
 
 
 def _draw_1d(random: Random) -> Parameters:
-    channels, filters, size, kernel, stride, dilation, groups = random.choice(_SPEECH)
+    channels, filters, size, kernel, stride, dilation, groups = _row(random, tables.SERIES)
     if random.random() < 0.3:
         size += random.randint(-9, 9)
     reach = dilation * (kernel - 1)
@@ -125,21 +126,15 @@ def _draw_1d(random: Random) -> Parameters:
     }  # fmt: skip
 
 
-def _conv1d(p: Parameters) -> Work:
-    batch, image, filters, kernel, groups = sizes(
-        p, "batch", "image", "filters", "kernel", "groups"
-    )
-    options = {name: p[name] for name in ("stride", "padding", "dilation", "groups")}
-    weights = (filters, image[0] // groups, kernel)
-    made = (batch, filters, _out(p, image[1]))
-    return _work(p, (batch, *image), weights, made, "conv1d", options)
-
-
 def _draw_transposed(random: Random) -> Parameters:
-    channels, filters, size, kernel, stride, padding, rank = random.choice(_TRANSPOSED)
+    channels, filters, size, kernel, stride, padding, more, groups, rank = _row(
+        random, tables.UPSAMPLING
+    )
     return {
-        "batch": one(random, _BATCHES), "image": (channels, *(size,) * rank), "filters": filters,
-        "kernel": kernel, "stride": stride, "padding": padding, "bias": chance(random, 0.5),
+        "batch": one(random, _VOLUMES if rank == 3 else _BATCHES),
+        "image": (channels, *(size,) * rank), "filters": filters,
+        "kernel": kernel, "stride": stride, "padding": padding, "output_padding": more,
+        "groups": groups, "bias": chance(random, 0.5),
     }  # fmt: skip
 
 
@@ -147,17 +142,19 @@ def _transposed(p: Parameters) -> Work:
     batch, image, filters, kernel, stride, padding = sizes(
         p, "batch", "image", "filters", "kernel", "stride", "padding"
     )
+    more, groups = int(p.get("output_padding", 0)), int(p.get("groups", 1))  # type: ignore[arg-type]
     rank = len(image) - 1
-    made = (batch, filters, *((s - 1) * stride - 2 * padding + kernel for s in image[1:]))
-    weights = (image[0], filters, *(kernel,) * rank)
-    options = {"stride": stride, "padding": padding}
+    made = (batch, filters, *((s - 1) * stride - 2 * padding + kernel + more for s in image[1:]))
+    weights = (image[0], filters // groups, *(kernel,) * rank)
+    options = {"stride": stride, "padding": padding, "output_padding": more, "groups": groups}
     work = _work(p, (batch, *image), weights, made, f"conv_transpose{rank}d", options)
     flops = 2.0 * batch * prod(image) * prod(weights[1:])
     return Work(work.operands, work.ours, work.theirs, made, flops, depth=image[0] * kernel)
 
 
 FAMILIES = (
-    Family("conv2d", 14, _draw, _conv2d, ("batch",)),
-    Family("conv1d", 2, _draw_1d, _conv1d, ("batch",)),
-    Family("conv_transpose", 1.5, _draw_transposed, _transposed, ("batch",)),
+    Family("conv2d", 14, _draw, _convolution, ("batch",)),
+    Family("conv1d", 3, _draw_1d, _convolution, ("batch",)),
+    Family("conv3d", 1.5, _draw_3d, _convolution, ("batch",)),
+    Family("conv_transpose", 2, _draw_transposed, _transposed, ("batch",)),
 )

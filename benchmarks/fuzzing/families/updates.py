@@ -18,7 +18,8 @@ def _draw(random: Random) -> Parameters:
     }
 
 
-def _shapes(network: str, width: int, layers: int) -> list[Shape]:
+def shapes_of(network: str, width: int, layers: int) -> list[Shape]:
+    """Return the shapes of the tensors of a network."""
     if network == "transformer":
         layer = [(3 * width, width), (3 * width,), (width, width), (width,), (width,), (width,),
                  (4 * width, width), (4 * width,), (width, 4 * width), (width,)]  # fmt: skip
@@ -31,7 +32,7 @@ def _shapes(network: str, width: int, layers: int) -> list[Shape]:
 
 def _update(p: Parameters) -> Work:
     form, network, width, layers = sizes(p, "form", "network", "width", "layers")
-    shapes = _shapes(network, width, layers)
+    shapes = shapes_of(network, width, layers)
     count = len(shapes)
     # Weights, gradients and what the optimizer keeps: moments, and variances.
     kinds = {"sgd": 2, "momentum": 3, "adam": 4, "clip": 1, "ema": 2}[form]

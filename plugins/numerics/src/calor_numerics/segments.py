@@ -17,8 +17,8 @@ from calor.functions.arguments import integer, one_axis
 from calor.functions.operands import as_tensor
 from calor.ops import elementwise as e
 from calor.ops import reductions as r
-from calor.ops.indexing import scatter_along
-from calor.ops.movement import expand, number_like, reshape
+from calor.ops.indexing import scatter_along, scatter_nd
+from calor.ops.movement import expand, number_like, permute, reshape
 from calor.tensor.tensor import Operand, Tensor
 
 __all__ = ["segment_max", "segment_mean", "segment_min", "segment_prod", "segment_sum"]
@@ -48,13 +48,19 @@ def _prepared(
 
 
 def _scattered(x: Any, ids: Any, count: int, axis: int, start: Any, update: str) -> Any:
-    shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
-    base = expand(number_like(x, start), shape=shape)
+    number = number_like(x, start)
     if not x.size or not count:
-        return base
-    along = (1,) * axis + (x.shape[axis],) + (1,) * (x.ndim - axis - 1)
-    places = expand(reshape(e.cast(ids, dtype=dtypes.int64), shape=along), shape=x.shape)
-    return scatter_along(base, places, x, axis=axis, update=update)
+        return expand(number, shape=(*x.shape[:axis], count, *x.shape[axis + 1 :]))
+    places = e.cast(ids, dtype=dtypes.int64)
+    if x.ndim == 1:
+        return scatter_along(expand(number, shape=(count,)), places, x, axis=0, update=update)
+    # Whole rows are updated, so a number is read once for all elements of its slice.
+    ahead = (axis, *(n for n in range(x.ndim) if n != axis))
+    rows = permute(x, axes=ahead) if axis else x
+    base = expand(number, shape=(count, *rows.shape[1:]))
+    made = scatter_nd(base, reshape(places, shape=(x.shape[axis], 1)), rows, update=update)
+    back = tuple(sorted(range(x.ndim), key=ahead.__getitem__))
+    return permute(made, axes=back) if axis else made
 
 
 def segment_sum(

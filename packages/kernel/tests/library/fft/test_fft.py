@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
+from calor_kernel.library.fft import lowering
 from calor_kernel.runtime.backend import KernelBackend
 
 from ..ops import run_op
@@ -70,6 +71,21 @@ def test_lengths(backend, length, kind):
 @pytest.mark.parametrize("kind", ["forward", "inverse", "r2c", "c2r"])
 def test_shapes(backend, shape, axes, kind):
     check(backend, shape, axes, kind, "c64")
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes"), [((300, 12), (1,)), ((3, 40, 21), (1,)), ((2, 96), (1,))], ids=str
+)
+@pytest.mark.parametrize("kind", ["forward", "c2r"])
+def test_steps_exchange_in_shared_memory(monkeypatch, shape, axes, kind):
+    found = []
+    made = lowering.transform_by_lines
+    monkeypatch.setattr(
+        lowering, "transform_by_lines", lambda *given: found.append(made(*given)) or found[-1]
+    )
+    check(KernelBackend("lanes", lambda index: LanesDevice(MANY_UNITS)), shape, axes, kind, "c64")
+    assert found
+    assert all(found)
 
 
 @pytest.mark.parametrize("length", [60, 97])

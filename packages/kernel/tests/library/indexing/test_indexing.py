@@ -11,7 +11,7 @@ from calor.errors import ElementIndexError
 from calor.specs import spec
 from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.contract.work import Refusal, Request, View
-from calor_kernel.library.indexing import gather, gather_columns, scatter_launch
+from calor_kernel.library.indexing import cooperative, gather, gather_columns, scatter_launch
 from calor_kernel.library.indexing.scatter_launch import lower_scatter_nd
 from calor_kernel.runtime.backend import KernelBackend
 
@@ -254,6 +254,29 @@ def test_cubes_that_share_a_row_own_places_of_it(update):
         check(backend, "scatter_along", [x, index, updates], {"axis": 0, "update": update})
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8])
+@pytest.mark.parametrize("length", [300, 1037])
+def test_cubes_share_few_long_rows(monkeypatch, dtype, length):
+    monkeypatch.setattr(cooperative, "_UNITS", 16)
+    monkeypatch.setattr(cooperative, "_ALONG", 16)
+    grid, split = cooperative.row_grid(replace(MANY_UNITS, cores=2), 3, length)
+    assert split
+    assert grid.cubes[1] > 1
+    backend = KernelBackend("lanes", lambda index: LanesDevice(replace(MANY_UNITS, cores=2)))
+    x, updates = numbers((40, length), dtype), numbers((3, length), dtype, seed=1)
+    index = np.array([[7], [-1], [7]])
+    check(backend, "gather", [x, index[:, 0]], {"axis": 0})
+    for update in ("assign", "add", "mul"):
+        exact = np.dtype(dtype).kind == "i" or update == "assign"
+        whole = np.sign(x), index, np.sign(updates)
+        check(backend, "scatter_nd", list(whole), {"update": update}, exact=exact)
+
+
+def test_many_rows_are_not_shared():
+    assert cooperative.row_grid(MANY_UNITS, 1 << 20, 1 << 20)[0].cubes[1] == 1
+    assert cooperative.row_grid(MANY_UNITS, 3, 1)[0].cubes[1] == 1
+
+
 @pytest.mark.parametrize("length", [1, 5, 40])
 @pytest.mark.parametrize("deterministic", ["0", "1"])
 def test_rows_with_many_updates(monkeypatch, deterministic, length):
@@ -286,6 +309,24 @@ def test_sums_of_few_rows_are_rounded_once(dtype, length, monkeypatch):
     np.testing.assert_allclose(
         found.astype(np.float64), wanted.astype(np.float64), rtol=near, atol=near
     )
+
+
+@pytest.mark.parametrize("update", ["max", "min"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+def test_extremes_of_numbers_need_no_order(dtype, update):
+    backend = KernelBackend("lanes", lambda index: LanesDevice(MANY_UNITS))
+    x, updates = numbers((6, 9), dtype), numbers((80, 9), dtype, seed=1)
+    x[1, 2] = -np.nan
+    updates[::7, 3], updates[5, 4], updates[6, :2] = np.nan, -np.nan, (-np.inf, np.inf)
+    index = np.random.default_rng(2).integers(-6, 6, (80, 1))
+    views = tuple(View.dense(spec(a.shape, as_dtype(a.dtype))) for a in (x, index, updates))
+    request = Request(
+        "scatter_nd", {"update": update}, views, (spec(x.shape, as_dtype(x.dtype)),), MANY_UNITS
+    )
+    (work,) = lower_scatter_nd(request)
+    assert not any("order" in launch.label for launch in work.launches)
+    (found,), (wanted,) = run_op(backend, "scatter_nd", [x, index, updates], {"update": update})
+    np.testing.assert_array_equal(found, wanted)
 
 
 def test_updates_are_numbered_by_as_many_bits_as_they_need(monkeypatch):

@@ -66,6 +66,7 @@ from calor_kernel.library.conv.implicit_gemm_simt_launch import (
     simt_works,
 )
 from calor_kernel.library.conv.joined_groups import joined_refusal, joined_works
+from calor_kernel.library.conv.merged_axes import merged
 from calor_kernel.library.conv.padded_rows import Placement, vectors
 from calor_kernel.library.conv.planar_images import planar_refusal, planar_works
 from calor_kernel.library.conv.pointwise_gemm import product_refusal, product_works
@@ -270,6 +271,7 @@ def forward_works(request: Request, tail: Tail | None = None) -> Sequence[Work] 
     """
     if "order" in request.attributes:
         return _last_works(request, tail)
+    request = merged(request, image=0, weight=1, result=2)
     problem = forward(request)
     pixels = prod(hinted(axis.count) for axis in problem.axes)
     kept = 1 in request.kept
@@ -310,12 +312,14 @@ def _last_works(request: Request, tail: Tail | None) -> Sequence[Work] | Refusal
 @lowering("conv_input_gradient", strided=True, roomy=True)
 def lower_conv_input_gradient(request: Request) -> Sequence[Work] | Refusal:
     """Return the works of the input gradient, which is a transposed convolution."""
+    request = merged(request, image=2, weight=1, result=0)
     return _lowered(for_input(request), _INPUT_GRADIENT, request)
 
 
 @lowering("conv_weight_gradient", strided=True, roomy=True)
 def lower_conv_weight_gradient(request: Request) -> Sequence[Work] | Refusal:
     """Return the works of the weight gradient."""
+    request = merged(request, image=0, weight=2, result=1)
     return _lowered(for_weight(request), _WEIGHT_GRADIENT, request)
 
 

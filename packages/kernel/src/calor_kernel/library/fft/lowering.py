@@ -16,6 +16,7 @@ from calor_kernel.contract.launching import Effort, Typed
 from calor_kernel.contract.work import Input, Output, Refusal, Request, Work
 from calor_kernel.library.fft.kernels import chirp_filter, chirp_product, chirp_rows, step
 from calor_kernel.library.fft.plan import End, Plan, convolution_length, factors_of, size_of
+from calor_kernel.library.fft.shared_lines import transform_by_lines
 from calor_kernel.library.fft.step_layout import Form, Read, Rows, Storage, Written
 from calor_kernel.library.fft.tiles_launch import transform_by_tiles
 
@@ -64,8 +65,10 @@ def transform(
     """Add the launches that transform one axis."""
     if factors_of(shape.n) is None:
         convolve(plan, shape, source, target)
-    elif not transform_by_tiles(plan, shape, source, target, prepares):
-        transform_by_steps(plan, shape, source, target, prepares)
+        return
+    given = plan, shape, source, target, prepares
+    if not (transform_by_tiles(*given) or transform_by_lines(*given)):
+        transform_by_steps(*given)
 
 
 def convolve(plan: Plan, shape: Rows[int], source: End, target: End) -> None:

@@ -8,11 +8,13 @@ writes it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from calor.dtypes import DType, int32, int64
 from calor_kernel import language as kl
+from calor_kernel.contract.choices import greatest, is_size, least
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Grid
 from calor_kernel.library.indexing.checked_index import (
@@ -24,8 +26,9 @@ from calor_kernel.library.indexing.checked_index import (
 )
 
 N = TypeVar("N")
-# Units of a cube, and of them along a row at most.
-_UNITS, _ALONG = 256, 128
+# Units of a cube, of them along a row at most, and the cubes that each core has at least, where
+# rows are long: of few rows several cubes take one.
+_UNITS, _ALONG, _CUBES = 256, 128, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,15 @@ class UpdatedRows(Generic[N]):
     axes: IndexedAxes[N] | None = None
 
 
+def along_row(length: kl.Number, split: bool, unroll: int = 1) -> Iterable[kl.Number]:
+    """Return the loop of a unit over the elements of its row; ``split``: cubes along y share it."""
+    first, step = kl.unit_position(0), kl.cube_size(0)
+    if not split:
+        return kl.loop_range(first, length, step, unroll=unroll)
+    start, across = kl.cube_position(1) * step + first, kl.cube_count(1) * step
+    return kl.loop_range(start, length, across, unroll=unroll)
+
+
 @kl.kernel
 def gather_at_once(
     source: kl.In,
@@ -60,6 +72,7 @@ def gather_at_once(
     width: int,
     flat: bool,
     small: bool,
+    split: bool,
 ) -> None:
     """Gather rows of ``length`` vectors as ``gather_rows``; y of a unit is its row."""
     row = kl.cube_position() * kl.cube_size(1) + kl.unit_position(1)
@@ -71,7 +84,7 @@ def gather_at_once(
             index = checked(indices[pick * parts + part], axes.sizes[part], status, part + 1)
             at = at + index * axes.strides[part]
         align = width * source.dtype.itemsize
-        for i in kl.loop_range(kl.unit_position(0), length, kl.cube_size(0)):
+        for i in along_row(length, split):
             vector = source.load(at + i * width, width, align=align)
             target.store((row * length + i) * width, vector, align=align)
 
@@ -117,6 +130,18 @@ def claim_rows(
         owners.atomic("max", row, (pick + 1).to(owners.dtype))
 
 
+@kl.helper
+def compare_and_update(bits: kl.Pointer, place: kl.Number, new: kl.Number, update: str) -> None:
+    """Update a number whose bits are in memory of integers: again while others change it."""
+    seen = bits.atomic("or", place, kl.constant(0, bits.dtype))
+    made = kl.bitcast(updated(update, kl.bitcast(seen, new.dtype), new), bits.dtype)
+    while made != seen:
+        found = bits.atomic("compare", place, seen, made)
+        again = kl.bitcast(updated(update, kl.bitcast(found, new.dtype), new), bits.dtype)
+        made = kl.select(found == seen, found, again)
+        seen = found
+
+
 @kl.kernel
 def scatter_at_once(
     target: kl.InOut,
@@ -131,23 +156,28 @@ def scatter_at_once(
     update: str,
     width: int,
     small: bool,
+    number: DType | None,
+    split: bool,
 ) -> None:
     """Update rows of ``length`` vectors; y of a unit is the number of its update.
 
-    ``owners`` is read for assignments.
+    ``owners`` is read for assignments. ``number``: the type of numbers whose bits the target has.
     """
     pick = kl.cube_position() * kl.cube_size(1) + kl.unit_position(1)
     if pick < picks:
         row = row_of(indices, pick, status, rows, small)
         if update == "assign":
             if owners[row] == (pick + 1).to(owners.dtype):
-                for i in kl.loop_range(kl.unit_position(0), length, kl.cube_size(0)):
+                for i in along_row(length, split):
                     new = updates.load((pick * length + i) * width, width)
                     target.store((row * length + i) * width, new)
         else:
-            for i in kl.loop_range(kl.unit_position(0), length, kl.cube_size(0), unroll=4):
-                new = updates[pick * length + i].to(target.dtype)
-                target.atomic(update, row * length + i, new)
+            for i in along_row(length, split, unroll=1 if number else 4):
+                new = updates[pick * length + i].to(number or target.dtype)
+                if number is None:
+                    target.atomic(update, row * length + i, new)
+                else:
+                    compare_and_update(target, row * length + i, new, update)
 
 
 @kl.kernel
@@ -162,12 +192,13 @@ def sum_updates(
     rows: UpdatedRows[kl.Number],
     *,
     small: bool,
+    split: bool,
 ) -> None:
     """Add each update to the sum of its row, which has the place of the row's owner."""
     pick = kl.cube_position() * kl.cube_size(1) + kl.unit_position(1)
     if pick < picks:
         place = owners[row_of(indices, pick, status, rows, small)].to(pick.dtype) - 1
-        for i in kl.loop_range(kl.unit_position(0), length, kl.cube_size(0)):
+        for i in along_row(length, split):
             new = updates[pick * length + i].to(sums.dtype)
             sums.atomic("add", place * length + i, new)
 
@@ -185,6 +216,7 @@ def add_sums(
     *,
     width: int,
     small: bool,
+    split: bool,
 ) -> None:
     """Add the sum of each updated row of ``length`` vectors to it, and round once."""
     pick = kl.cube_position() * kl.cube_size(1) + kl.unit_position(1)
@@ -192,7 +224,7 @@ def add_sums(
         row = row_of(indices, pick, status, rows, small)
         if owners[row] == (pick + 1).to(owners.dtype):
             size = target.dtype.itemsize * width
-            for i in kl.loop_range(kl.unit_position(0), length, kl.cube_size(0)):
+            for i in along_row(length, split):
                 to = (row * length + i) * width
                 place = (pick * length + i) * width
                 total = sums.load(place, width, align=width * sums.dtype.itemsize)
@@ -227,6 +259,7 @@ def update_segments(
     length: kl.Size,
     *,
     update: str,
+    split: bool,
 ) -> None:
     """Update each row by its updates in their order; ``numbers``: sorted rows of updates."""
     first = kl.cube_position() * kl.cube_size(1) + kl.unit_position(1)
@@ -239,7 +272,7 @@ def update_segments(
             last = first + 1
             while (last < picks) & (numbers[kl.min(last, picks - 1)] == row):
                 last = last + 1
-            for i in kl.loop_range(kl.unit_position(0), length, kl.cube_size(0)):
+            for i in along_row(length, split):
                 to = row.to(int64) * length + i
                 total = target[to]
                 for j in kl.loop_range(first, last):
@@ -253,14 +286,19 @@ def numbers_of(rows: int) -> DType:
     return int32 if rows < 1 << 31 else int64
 
 
-def grid_of(info: DeviceInfo, rows: int, length: int) -> Grid:
-    """Return the cubes for rows of vectors: units along a row, and along the rows."""
+def row_grid(info: DeviceInfo, rows: int, length: int) -> tuple[Grid, bool]:
+    """Return the cubes for rows of vectors, and whether several cubes along y share a row.
+
+    A cube has units along a row, and along the rows.
+    """
     units = min(_UNITS, info.max_units)
     along = 1
     while along < min(_ALONG, units) and along < length:
         along *= 2
     cube = along, units // along, 1
-    return Grid((-(-rows // cube[1]), 1, 1), cube)
+    cubes = -(-rows // cube[1])
+    across = greatest(1, least(-(-length // along), _CUBES * info.cores // cubes))
+    return Grid((cubes, across, 1), cube), is_size(across) or across > 1
 
 
 def is_small(count: int) -> bool:

@@ -34,7 +34,7 @@ from calor_kernel.library.indexing.checked_index import (
     checked,
     quick_unravel,
 )
-from calor_kernel.library.indexing.cooperative import gather_at_once, grid_of, is_small
+from calor_kernel.library.indexing.cooperative import gather_at_once, is_small, row_grid
 from calor_kernel.library.indexing.gather_columns import columns_launch
 from calor_kernel.library.indexing.regions import share
 
@@ -284,9 +284,10 @@ def _cooperative(
     vectors = length // width
     flat = rows == picks
     nbytes = rows * (2 * length * bits.dtype.itemsize) + indices.size * indices.dtype.itemsize
+    grid, split = row_grid(info, rows, vectors)
     return launch(
         gather_at_once,
-        grid_of(info, rows, vectors),
+        grid,
         Effort("gather", 0, nbytes),
         source=operand(0, bits),
         indices=operand(1, indices),
@@ -300,6 +301,7 @@ def _cooperative(
         width=width,
         flat=flat,
         small=is_small(rows),
+        split=split,
     )
 
 

@@ -12,7 +12,18 @@ from dataclasses import replace
 from math import prod
 from typing import Final
 
-from calor.dtypes import bool_, float32, int32, int64, real_of, uint8, uint32, uint64
+from calor.dtypes import (
+    DType,
+    bool_,
+    float32,
+    float64,
+    int32,
+    int64,
+    real_of,
+    uint8,
+    uint32,
+    uint64,
+)
 from calor.specs import Spec
 from calor_kernel.contract.choices import hinted, least, spec_of
 from calor_kernel.contract.failures import Failure
@@ -36,10 +47,10 @@ from calor_kernel.library.indexing.cooperative import (
     UpdatedRows,
     add_sums,
     claim_rows,
-    grid_of,
     is_small,
     number_rows,
     numbers_of,
+    row_grid,
     scatter_at_once,
     sum_updates,
     update_segments,
@@ -75,6 +86,9 @@ _ATOMIC: Final = {
     int64: "atomics_64",
     uint64: "atomics_64",
 }
+
+# Integers as large as a number, which are compared and exchanged where no atomic has its order.
+_BITS: Final = {float32: int32, float64: int64}
 
 
 class Target:
@@ -185,6 +199,11 @@ class CooperativeScatter:
         if able and atomic and self.info.has(atomic):
             self._update(operand(1, self.target.request.inputs[1]), 1)
             return None
+        bits = _BITS.get(self.target.memory.dtype)
+        extreme = self.update in ("max", "min") and not self.target.request.deterministic
+        if extreme and bits is not None and self.info.has(_ATOMIC[bits]):
+            self._update(operand(1, self.target.request.inputs[1]), 1, bits)
+            return None
         return self._sort()
 
     def _one(self) -> None:
@@ -231,22 +250,26 @@ class CooperativeScatter:
         sums = self.steps.room(moved, float32)
         self.steps.launches.append(clear(sums, moved, Effort("scatter sums", 0, 4 * moved)))
         given = {**self.found, "owners": owners, "sums": sums}
+        grid, split = row_grid(self.info, self.picks, self.length)
         self.steps.add(
             sum_updates,
-            grid_of(self.info, self.picks, self.length),
+            grid,
             Effort("scatter add", moved, moved * (target.itemsize + 8)),
             updates=target.updates,
             length=self.length,
+            split=split,
             **given,
         )
         width = 4 if self.length % 4 == 0 and self.info.vector_bytes >= 16 else 1
+        grid, split = row_grid(self.info, self.picks, self.length // width)
         self.steps.add(
             add_sums,
-            grid_of(self.info, self.picks, self.length // width),
+            grid,
             Effort("scatter rounds", moved, moved * (2 * target.itemsize + 4)),
             target=target.memory,
             length=self.length // width,
             width=width,
+            split=split,
             **given,
         )
         return None
@@ -271,21 +294,26 @@ class CooperativeScatter:
         grid = Grid.line(-(-self.picks // units), units)
         self.steps.add(kernel, grid, Effort(label, 0, self.picks * 8), **self.found, **given)
 
-    def _update(self, owners: Bound, width: int) -> None:
+    def _update(self, owners: Bound, width: int, bits: DType | None = None) -> None:
+        """Add the launch of all updates; ``bits``: the integers that are compared and exchanged."""
+        memory = self.target.memory
         length = self.length // width
         moved = self.picks * self.length
         nbytes = moved * (self.target.updates.dtype.itemsize + 2 * self.target.itemsize)
         many = self.update != "assign" and hinted(moved) >= _EACH * _MANY * self.info.cores
+        grid, split = row_grid(self.info, self.picks, -(-length // _EACH) if many else length)
         self.steps.add(
             scatter_at_once,
-            grid_of(self.info, self.picks, -(-length // _EACH) if many else length),
+            grid,
             Effort(f"scatter {self.update}", moved, nbytes),
-            target=self.target.memory,
+            target=memory if bits is None else Bound(memory.place, bits),
+            number=None if bits is None else memory.dtype,
             updates=self.target.updates,
             owners=owners,
             length=length,
             update=self.update,
             width=width,
+            split=split,
             **self.found,
         )
 
@@ -306,9 +334,10 @@ class CooperativeScatter:
         if refused:
             return refused
         moved = self.picks * self.length
+        grid, split = row_grid(self.info, self.picks, self.length)
         self.steps.add(
             update_segments,
-            grid_of(self.info, self.picks, self.length),
+            grid,
             Effort(f"scatter {self.update} in order", moved, 3 * moved * self.target.itemsize),
             target=self.target.memory,
             numbers=ranked,
@@ -317,6 +346,7 @@ class CooperativeScatter:
             picks=self.picks,
             length=self.length,
             update=self.update,
+            split=split,
         )
         return None
 
