@@ -88,7 +88,10 @@ def settings(options: argparse.Namespace) -> list[Any]:
     import models
     from programs.setting import DTYPES, MODES, Setting
 
-    names = [name for given in options.models for name in models.named(given)]
+    try:
+        names = [name for given in options.models for name in models.named(given)]
+    except ValueError as error:
+        raise SystemExit(str(error)) from None
     modes = MODES if options.mode == ["all"] else options.mode
     for given, known in ((modes, MODES), (options.dtype, DTYPES)):
         for one in given:

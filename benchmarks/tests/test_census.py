@@ -212,7 +212,7 @@ def test_chains_are_shown_shortly() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["nothing"], "no 'nothing'; there are resnet50, "),
+        (["nothing"], "no model 'nothing'; there are resnet50, "),
         (["gpt2", "--mode", "sleeping"], "no 'sleeping'; there are inference, "),
         (["gpt2", "--dtype", "float8"], "no 'float8'; there are float32, "),
     ],
