@@ -53,7 +53,7 @@ def large(seed, alone):
 
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("alone", [True, False])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_random_shapes(backend, op, alone, seed):
     row, dtype = large(seed, alone), ("float32", "bfloat16", "float64", "float16")[seed % 4]
     assert named(op, row, dtype) is not None

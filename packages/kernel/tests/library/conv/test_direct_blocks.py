@@ -151,6 +151,7 @@ GROUPS = [
 def test_few_groups_of_many_channels(backend, op, row, dtype, monkeypatch):
     few = dict.fromkeys((True, False), 1000)
     monkeypatch.setattr("calor_kernel.library.conv.each_group._FLOPS", few)
+    monkeypatch.setattr("calor_kernel.library.conv.joined_groups._CHANNELS", 99)
     work, *_ = LOWERINGS[op](request_of(op, row, getattr(dtypes, dtype), BLOCKS))
     assert work.way.name == "each group"
     # Full float32 of as many channels as tiles of one group have.

@@ -71,7 +71,7 @@ def depthwise_windows_refusal(one: Convolution, request: Request) -> str | None:
 def channel_windows_refusal(one: Convolution, request: Request) -> str | None:
     """Return why a problem is not computed by columns, a channel at a time, None if it is."""
     p = one.seen
-    sizes = [axis.count if p.by_weight else axis.terms for axis in p.axes]
+    sizes = _window(p)
     if not any(map(is_size, sizes)) and prod(sizes) < _LEAST:
         return f"its window has fewer than {_LEAST} taps"
     if any((axis.summed if p.by_weight else axis.result) > _APART for axis in p.axes):
@@ -85,13 +85,18 @@ def _refusal(p: Correlation, info: DeviceInfo) -> str | None:
         return "it has more than two spatial axes"
     if info.max_units < _UNITS or not info.has("barrier"):
         return f"cubes have no {_UNITS} units that meet"
-    if any(is_size(n) for axis in p.axes for n in (axis.count if p.by_weight else axis.terms,)):
+    if any(map(is_size, _window(p))):
         return "the size of its window is not known"
     if prod(axis.divide for axis in p.axes) > _PHASES:
         return f"its stride has more than {_PHASES} phases"
     if any(next(_fitting(part.problem, info), None) is None for part in _parts(p)):
         return "no tile fits shared memory"
     return None
+
+
+def _window(p: Correlation) -> list[int]:
+    """Return the taps of a window along each axis."""
+    return [axis.count if p.by_weight else axis.terms for axis in p.axes]
 
 
 def _parts(p: Correlation) -> list[Part]:
@@ -193,7 +198,7 @@ def _of_pixels(p: Correlation, info: DeviceInfo) -> Iterator[tuple[float, _Windo
                     continue
                 units = -(-each * channels // 32) * 32
                 made = _Windows(turned, (down, across), (block, beside), tile, None, share, units)
-                tiles = prod(made.counts) * -(-hinted(groups.size) // channels)
+                tiles = prod(map(hinted, made.counts)) * -(-hinted(groups.size) // channels)
                 cost = held / units * _STAGED + products + _FIXED
                 yield max(tiles * planes * units, info.cores * _UNITS) * cost, made
                 # Fewer channels have the same border.
@@ -240,7 +245,7 @@ def _of_weight(p: Correlation, info: DeviceInfo) -> Iterator[tuple[float, _Windo
                     continue
                 units = -(-each * channels // 32) * 32
                 made = _Windows(turned, (down, across), (block, beside), tile, given, share, units)
-                tiles = prod(made.counts) * -(-hinted(groups.size) // channels)
+                tiles = prod(map(hinted, made.counts)) * -(-hinted(groups.size) // channels)
                 cost = held / units * _STAGED + products + _FIXED
                 yield max(tiles * planes * units, info.cores * _UNITS) * cost, made
 

@@ -28,14 +28,14 @@ _UNITS = 256
 # Channels of joined groups at most; the least channels of a group; groups that are joined at most,
 # of half types and of others: so much faster are products with zeros than one at a time.
 _WIDE, _CHANNELS, _MOST = 64, 4, {True: 16, False: 8}
-# Minimum of operations of all groups, which are few where direct ways take them.
-_FEW = 2 * 10**8
+# Minimum of operations of all groups where blocks take them, and maximum of those of a large group.
+_FEW, _LARGE = 2 * 10**8, 2 * 10**9
 _HALVES = (float16, bfloat16)
 # Names of instructions that multiply little faster than units do alone.
 _SLOW = ("simdgroup",)
-# Maximum of joined groups, and minimum of the operations of one, which take longer one by one than
-# the launches.
-_JOINED, _FLOPS = 16, 10**8
+# Products by matrix instructions in the time of one by columns of taps, of half types and others;
+# operations that these do in the time of the launches of joined groups, and the most of them.
+_FASTER, _LAUNCHES, _JOINED = {True: 13, False: 9}, 24 * 10**7, 16
 
 
 @kl.kernel
@@ -109,31 +109,34 @@ def joined_refusal(one: Convolution, request: Request) -> str | None:
         return "matrix instructions are little faster than one product at a time"
     if min(row, channels) < _CHANNELS:
         return f"a group has fewer than {_CHANNELS} channels on a side"
-    together = _together(one)
-    if together == 1:
+    together, half = _together(one), p.a.dtype in _HALVES
+    joined, at_once = groups // together, _at_once(one, together) is not None
+    if together == 1 and not at_once:
         return "no two groups are joined by a tile"
-    joined, blocks = groups // together, blocks_refusal(one, request) is None
-    flops = 2 * hinted(p.size) * hinted(p.terms) // prod(axis.divide for axis in p.axes)
-    alone = each_group_refusal(one, request) is not None
-    if blocks and alone and not (p.by_weight and p.a.dtype in _HALVES):
-        return "few channels and taps are computed in blocks"
-    if _at_once(one, together) is not None:
-        few = flops < (_FLOPS if not blocks else _FEW)
-    elif joined > _JOINED:
+    if joined > _JOINED and not at_once:
         return f"more than {_JOINED} joined groups are left"
-    else:
-        few = flops // joined < (_FLOPS if not (blocks and alone) else _FEW)
-    return "joined groups have few operations" if few else None
+    flops = 2 * hinted(p.size) * hinted(p.terms) // prod(axis.divide for axis in p.axes)
+    if each_group_refusal(one, request) is None:
+        large = together == 1 and flops // groups > _LARGE
+        return "large groups have faster ways one after another" if large else None
+    if blocks_refusal(one, request) is None:
+        few = not (p.by_weight and half) or flops < _FEW
+        return "few channels, taps or pixels are computed in blocks" if few else None
+    # The rows of a tile are full, of which each column needs those of a group.
+    saved = flops * (1 - _WIDE / min(row, _WIDE) / _FASTER[half])
+    launches = _LAUNCHES * (1 if at_once else joined)
+    return "columns of taps take less than the launches or the zeros" if saved < launches else None
 
 
 def _at_once(one: Convolution, together: int) -> tuple[Correlation, MmaPlan] | None:
     """Return the problem of several joined groups and a plan, if one launch multiplies all of them.
 
-    That is a weight gradient of channels that fill whole accesses.
+    That is a weight gradient of half types, whose channels fill whole accesses.
     """
     p, access = one.seen, ACCESS // one.seen.a.dtype.itemsize
     groups, outputs, inputs = p.leads
     many = p.by_weight and len(p.axes) <= 2 and groups.size > together
+    many = many and p.a.dtype in _HALVES
     if not many or any(together * lead.size % access for lead in (outputs, inputs)):
         return None
     leads = (
