@@ -240,9 +240,19 @@ def _parted(product: Product, info: DeviceInfo) -> TmaPlan | None:
     for tile in _DIVIDED[::-1] if long else (*_DIVIDED, _SMALLEST):
         plan = _boxes(product, tile)
         fits = not _sparse(product, plan) and lack(plan, info) is None
-        if fits and parts_of(product, cubes_of(product, plan), info) > 1:
+        if fits and (_equal_parts(product, plan, info) > 1 or _uneven(product, plan, info)):
             return _smaller(product, plan, info) or plan
     return None
+
+
+def _equal_parts(product: Product, plan: TmaPlan, info: DeviceInfo) -> int:
+    return parts_of(product, cubes_of(product, plan), info)
+
+
+def _uneven(product: Product, plan: TmaPlan, info: DeviceInfo) -> bool:
+    """Return whether the K axis has no equal parts, which one launch does not need."""
+    made = parts_in_one(product, plan, info) if product.batch[0] == 1 else None
+    return made is not None and product.k % 2 == 1
 
 
 def _smaller(product: Product, plan: TmaPlan, info: DeviceInfo) -> TmaPlan | None:
@@ -277,7 +287,7 @@ def _usual_parts(task: Task) -> TmaPlan | None:
     plan = _parted(product, info)
     if plan is None or few_parts(product, plan, info) or _summed(task) is not None:
         return None
-    return plan
+    return plan if _equal_parts(product, plan, info) > 1 else None
 
 
 def _two_passes(task: Task, request: Request, transposed: bool = False) -> Works:
