@@ -190,12 +190,13 @@ class Torch(Side):
 
     def _views(self, gradients: Sequence[Any], cotangent: Any) -> tuple[int, ...]:
         """Return which gradients have no memory of their own."""
-        taken, found = {cotangent.data_ptr()}, []
+        taken, found = {cotangent.untyped_storage().data_ptr()}, []
         for number, x in enumerate(gradients):
             spread = any(s == 0 and n > 1 for n, s in zip(x.shape, x.stride(), strict=True))
-            if spread or x.data_ptr() in taken:
+            memory = x.untyped_storage().data_ptr()
+            if spread or memory in taken:
                 found.append(number)
-            taken.add(x.data_ptr())
+            taken.add(memory)
         return tuple(found)
 
     def _tensors(self, group: int, where: str, dtype: str) -> list[Any]:

@@ -347,6 +347,7 @@ def test_a_dtype_that_a_device_has_not_becomes_its_first() -> None:
         ("reduction f32 gradient form=sum shape=8x6 axes=0x1 layout=plain", (0,)),
         ("elementwise f32 gradient shape=3x5 form=add broadcast=same", (0, 1)),
         ("elementwise f32 gradient shape=3x5 form=multiply broadcast=same", ()),
+        ("moving f32 gradient form=concat shape=3x5 axis=1 part=0.5 count=3", (0, 1, 2)),
     ],
 )
 def test_gradients_without_memory_of_their_own_are_copied(line: str, views: Any) -> None:

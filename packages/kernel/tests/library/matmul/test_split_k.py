@@ -21,6 +21,7 @@ from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.runtime import autotune
 from calor_kernel.runtime.backend import KernelBackend
 
+from .test_epilogues import graph_of, operands, run
 from .test_matmul import ONE, check
 from .test_units import NONE, SEVERAL, offered
 
@@ -175,3 +176,39 @@ def test_parts_need_cubes_that_go_on():
         "boxes 64x128x64 by 256 in 16 in 4 parts",
     ]
     assert len(names) == len(able)
+
+
+def test_an_odd_axis_is_cut_in_one_launch():
+    firsts = []
+    for k in (2049, 50257):
+        # Lines across the K axis are whole accesses; rows of the result are not.
+        a, b = Operand((0, 0), 1, 256, 0, bfloat16), Operand((0, 0), 1, 264, 0, bfloat16)
+        product = Product((1, 1), 256, 257, k, a, b, bfloat16)
+        hopper = replace(SEVERAL, cores=132, max_units=1024)
+        firsts.append(offered(product, hopper, False)[0].variant)
+    assert all(name.endswith("split-K") for name in firsts)
+    bound = replace(hopper, features=hopper.features - {"forward_progress"})
+    assert "parts" not in offered(product, bound, False)[0].variant
+
+
+def test_tiles_may_be_half_full_where_there_is_one_for_each_core():
+    hopper = replace(SEVERAL, cores=132, max_units=1024)
+
+    def first(m, batches):
+        a = Operand((m * 64, m * 64), 64, 1, 0, bfloat16)
+        b = Operand((64 * 4096, 64 * 4096), 1, 4096, 0, bfloat16)
+        product = Product((1, batches), m, 4096, 64, a, b, bfloat16)
+        return offered(product, hopper, False)[0].variant
+
+    assert "boxes" in first(33, 64)
+    assert "boxes" not in first(32, 64)
+    assert "boxes" not in first(33, 2)
+
+
+def test_half_full_tiles_of_several_products():
+    shapes = [(3, 37, 72), (3, 72, 264)]
+    graph, arrays = graph_of(lambda x, w: x @ w, bfloat16, shapes), operands(shapes, bfloat16)
+    (found,), launches = run(graph, arrays, replace(SEVERAL, cores=9), ())
+    assert ["boxes" in one.label for one in launches] == [True]
+    exact = np.matmul(*(a.astype(np.float64) for a in arrays))
+    assert np.abs(found.astype(np.float64) - exact).max() <= 2e-2 * np.abs(exact).max()

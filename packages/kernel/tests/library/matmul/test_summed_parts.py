@@ -46,3 +46,14 @@ def test_parts_of_odd_columns_are_added_elsewhere():
     graph = graph_of(lambda x, w: x @ w.T, bfloat16, shapes)
     _, launches = run(graph, operands(shapes, bfloat16), replace(SEVERAL, cores=10), ())
     assert not any("in parts of" in one.label for one in launches)
+
+
+def test_an_odd_axis_has_parts():
+    shapes = [(1041, 136), (1041, 72)]
+    graph = graph_of(lambda x, w: x.T @ w, bfloat16, shapes)
+    arrays = operands(shapes, bfloat16)
+    (found,), launches = run(graph, arrays, replace(SEVERAL, cores=10), ())
+    assert [" in parts of " in one.label for one in launches] == [True]
+    x, w = (a.astype(np.float64) for a in arrays)
+    exact = x.T @ w
+    assert np.abs(found.astype(np.float64) - exact).max() <= 2e-2 * np.abs(exact).max()

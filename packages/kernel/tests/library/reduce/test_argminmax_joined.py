@@ -42,6 +42,7 @@ def values(rng, dtype, shape):
         ("uint8", (1, 6000), 1),
         ("bool", (5000,), 0),
         ("float16", (9000, 1), 0),
+        ("float16", (24, 4099), 1),
     ],
     ids=str,
 )

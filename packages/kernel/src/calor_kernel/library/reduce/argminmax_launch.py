@@ -39,8 +39,10 @@ _BLOCK: Final = 64
 _WIDE, _NARROW, _FEW = 4096, 1024, 4
 # Maximum of units of a cube, and of one if there are no more results than cores.
 _UNITS, _ALONE = 128, 1024
-# Units of a cube that joins parts, and the least terms of each of them.
-_WHOLE, _TERMS = 256, 4
+# Units of a cube that joins parts, the least terms of each of them, and those that hide its start.
+_WHOLE, _TERMS, _MANY = 256, 4, 8
+# Such cubes of a core, which have as many units as it runs: a unit waits for each of its loads.
+_RUNNING = 4
 
 
 class ArgProblem:
@@ -173,10 +175,16 @@ def _teams(one: ArgProblem, request: Request) -> list[Work]:
 def _parts(results: int, terms: int, units: int, cores: int) -> int:
     """Return the parts of a result for a cube each, which it joins at once: some terms a unit.
 
+    A core has one cube, or several if each has many terms.
+
     >>> _parts(1, 50257, 256, 132), _parts(8, 50257, 256, 132), _parts(1, 1000, 256, 132)
-    (50, 16, 1)
+    (50, 24, 1)
+    >>> _parts(128, 8732, 256, 132), _parts(128, 1000, 256, 132), _parts(1024, 8732, 256, 132)
+    (4, 1, 1)
     """
-    return max(1, min(units, cores // max(results, 1), -(-terms // (units * _TERMS))))
+    results = max(results, 1)
+    several = min(_RUNNING * cores // results, terms // (units * _MANY))
+    return max(1, min(units, max(cores // results, several), -(-terms // (units * _TERMS))))
 
 
 def _joined_parts(one: ArgProblem) -> tuple[int, int]:

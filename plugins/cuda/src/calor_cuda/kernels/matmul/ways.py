@@ -86,20 +86,26 @@ _CROWDED = 4  # Bytes of an element of all matrices that an epilogue reads.
 
 
 def _tma_refusal(task: Task, request: Request) -> str | None:
-    return _refused(task, task.product.dtype, by_units=True)
+    return _refused(task, task.product.dtype, by_units=True, slim=True)
 
 
-def _refused(task: Task, written: DType, *, by_units: bool = False) -> str | None:
-    """Return why no tile of a product can be written in a dtype, None if it can."""
+def _refused(
+    task: Task, written: DType, *, by_units: bool = False, slim: bool = False
+) -> str | None:
+    """Return why no tile of a product can be written in a dtype, None if it can.
+
+    ``slim``: whether tiles may be as little as half full, if there is one for each core.
+    """
     product = task.product
     if not (product.rounded or product.halves or product.narrow):
         return "no asynchronous matrix instruction takes its types"
     if task.tail is not None and task.tail.reach(product.batches, product.m, product.n) >= _FAR:
         return "positions of what its epilogue reads and writes have more than 31 bits"
     by_units = by_units and not product.pitch
-    return mostly_empty(task) or tma_refusal(
-        replace(product, dtype=written), task.info, by_units=by_units
-    )
+    empty = mostly_empty(task)
+    if slim and empty is not None and _fills(product, _boxes(product, _SMALL), task.info):
+        empty = None
+    return empty or tma_refusal(replace(product, dtype=written), task.info, by_units=by_units)
 
 
 def _split_refusal(task: Task, request: Request) -> str | None:
@@ -180,8 +186,9 @@ def _tma(task: Task, request: Request) -> Works:
         _, made = task.room(room_of(plan, of))
         yield made.work(summed_task(made, plan, of), name=f"{plan.title} summed parts")
         usual = None
-    if usual is not None and not few_parts(product, usual, info):
-        usual = None
+    equal = usual is not None and _equal_parts(product, usual, info) > 1
+    if usual is not None and equal and not few_parts(product, usual, info):
+        usual = None  # Two passes add them.
     shared = [_boxes(product, tile) for tile in _SHARED] if request.candidates else []
     for plan in dict.fromkeys([usual, *shared] if usual else shared):
         parts = parts_in_one(product, plan, info)
@@ -240,9 +247,19 @@ def _parted(product: Product, info: DeviceInfo) -> TmaPlan | None:
     for tile in _DIVIDED[::-1] if long else (*_DIVIDED, _SMALLEST):
         plan = _boxes(product, tile)
         fits = not _sparse(product, plan) and lack(plan, info) is None
-        if fits and parts_of(product, cubes_of(product, plan), info) > 1:
+        if fits and (_equal_parts(product, plan, info) > 1 or _uneven(product, plan, info)):
             return _smaller(product, plan, info) or plan
     return None
+
+
+def _equal_parts(product: Product, plan: TmaPlan, info: DeviceInfo) -> int:
+    return parts_of(product, cubes_of(product, plan), info)
+
+
+def _uneven(product: Product, plan: TmaPlan, info: DeviceInfo) -> bool:
+    """Return whether the K axis has no equal parts, which one launch does not need."""
+    made = parts_in_one(product, plan, info) if product.batch[0] == 1 else None
+    return made is not None and product.k % 2 == 1
 
 
 def _smaller(product: Product, plan: TmaPlan, info: DeviceInfo) -> TmaPlan | None:
@@ -277,7 +294,7 @@ def _usual_parts(task: Task) -> TmaPlan | None:
     plan = _parted(product, info)
     if plan is None or few_parts(product, plan, info) or _summed(task) is not None:
         return None
-    return plan
+    return plan if _equal_parts(product, plan, info) > 1 else None
 
 
 def _two_passes(task: Task, request: Request, transposed: bool = False) -> Works:
