@@ -62,6 +62,25 @@ def outputs_of_every_form(place: Place) -> None:
     assert (last.shape, last.item()) == ((), 4)
 
 
+@contract("joins of reordered operands, in another shape", tier="compiled", looks=False)
+def joins_of_reordered(place: Place) -> None:
+    rng = np.random.default_rng(place.seed)
+    for axis in range(2):
+        for order in ((0, 2, 1), (1, 0, 2), (2, 1, 0)):
+            arrays = [rng.integers(-9, 9, (2, 4, 6)) for _ in range(3)]
+            a, b, c = (calor.asarray(plain_array(x)) for x in arrays)
+
+            def step(*xs: Any, order: Any = order, axis: int = axis) -> tuple[Any, ...]:
+                rows = [calor.reshape(calor.permute_dims(x, order), (6, 8)) for x in xs]
+                return calor.concat(rows, axis=axis), calor.concat((xs[0] + 1, xs[1]), axis=axis)
+
+            made = calor.jit(step)(a, b, c)
+            rows = [np.reshape(np.transpose(x, order), (6, 8)) for x in arrays]
+            wants = np.concatenate(rows, axis), np.concatenate((arrays[0] + 1, arrays[1]), axis)
+            for got, want in zip(made, wants, strict=True):
+                assert (got.numpy() == want).all(), f"{order}, axis {axis}: {got.numpy()}"
+
+
 # Each is computed op by op in NumPy, in the dtype itself.
 _EXPRESSIONS: dict[str, Callable[[Any, Any], Any]] = {
     "x * 0": lambda x, y: x * 0,

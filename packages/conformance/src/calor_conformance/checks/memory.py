@@ -181,6 +181,31 @@ def running_out(place: Place) -> None:
 
 
 @contract(
+    "a limit counts all that lives, and figures follow what is in use below it as without one",
+    tier="full",
+    features=("memory_limit",),
+    looks=False,
+)
+def figures_within_a_limit(place: Place) -> None:
+    device = place.plain
+    with quick_collections(), at_the_peak(place), limited(place, 64 * KIB):
+        held: list[Any] = []
+
+        def upload() -> None:
+            held.append(device.backend.upload(device.index, _zeros(12 * KIB)))
+
+        for count in range(1, 6):
+            upload()
+            figures = device.memory
+            assert figures.peak >= figures.in_use, (
+                f"the peak is {figures.peak} while {figures.in_use} are in use, {count} uploads in"
+            )
+        _must_run_out(upload)
+        held.pop()
+        upload()
+
+
+@contract(
     "an upload beyond the limit raises and takes nothing",
     tier="full",
     features=("memory_limit",),

@@ -108,6 +108,14 @@ def _repeated(x):
     return -F.broadcast_to(F.sum(x * x, axis=1, keepdims=True), x.shape)
 
 
+def _reduced_again(x, w):
+    """Reductions of what has one value a row: of another reduction, of what follows it."""
+    total = F.broadcast_to(F.sum(x * x, axis=1, keepdims=True), x.shape)
+    most = F.broadcast_to(F.max(x, axis=1, keepdims=True), x.shape)
+    later = F.sum(F.exp(-most) + w, axis=1), F.sum(most * F.full(x.shape, 2.0), axis=1)
+    return F.sum(total, axis=1), F.max(most, axis=1), *later, most.softmax()
+
+
 # The function, shapes of its operands, launches when fused with chains.
 CASES = {
     "mean": (lambda x: F.mean(x, axis=1), X, 1),
@@ -125,6 +133,9 @@ CASES = {
     # The number 0 is cast first.
     "cross-entropy": (_cross_entropy, X, 2),
     "repeated": (_repeated, X, 2),
+    # No program reduces what does not vary along its rows.
+    "reduced-again": (_reduced_again, [(5, 70), (5, 1)], 6),
+    "reduced-again-across": (lambda x, w: _reduced_again(x.T, w), [(70, 5), (5, 1)], 6),
     "norm": (_norm, [(5, 70), (70,), (70,)], 1),
     "residual": (_residual, [(5, 70), (5, 70)], 1),
     "batch": (_batch, [(3, 4, 20)], 1),

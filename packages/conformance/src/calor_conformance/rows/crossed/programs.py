@@ -135,21 +135,42 @@ def _moved(rng: Rng, values: Values, dtype: DType) -> Step | None:
     shape = values[k].shape
     if not shape:
         return None
-    which = int(rng.integers(5))
-    axes = _axes(rng, len(shape))
+    which = int(rng.integers(6))
+    axes, more = _axes(rng, len(shape)), _axes(rng, len(shape))
     if which == 0:
         order = tuple(int(a) for a in rng.permutation(len(shape)))
         return (lambda x: m.permute(x, axes=order)), (lambda x: np.transpose(x, order)), (k,)
     if which == 1:
         return (lambda x: m.flip(x, axes=axes)), (lambda x: np.flip(x, axes)), (k,)
     if which == 2:
-        cuts = tuple(slice(int(rng.integers(0, n)), None, int(rng.integers(1, 3))) for n in shape)
+        cuts = tuple(
+            slice(None, None, int(rng.choice((-1, 1))))
+            if rng.random() < 0.6
+            else slice(int(rng.integers(0, n)), None, int(rng.integers(1, 3)))
+            for n in shape
+        )
         return (lambda x: x[cuts]), (lambda x: x[cuts]), (k,)
     if which == 3:
         lead = (int(rng.integers(1, 4)), *shape)
         return (lambda x: m.expand(x, shape=lead)), (lambda x: np.broadcast_to(x, lead)), (k,)
+    if which == 4:
+        return (
+            lambda x: m.flip(m.flip(x, axes=axes), axes=more),
+            lambda x: np.flip(np.flip(x, axes), more),
+            (k,),
+        )
     turned = (shape[-1], -1) if rng.random() < 0.5 else (-1,)
     return (lambda x: calor.reshape(x, turned)), (lambda x: np.reshape(x, turned)), (k,)
+
+
+def _constant(rng: Rng, values: Values, dtype: DType) -> Step:
+    """One number everywhere, of the shape of a value."""
+    shape, number = values[_last(rng, values)].shape, int(rng.integers(-2, 3))
+    return (
+        lambda: calor.full(shape, number, dtype=dtype),
+        lambda: np.full(shape, number),
+        (),
+    )
 
 
 def _joined(rng: Rng, values: Values, dtype: DType) -> Step | None:
@@ -230,7 +251,7 @@ def _dropped(rng: Rng, values: Values, dtype: DType) -> Step:
 
 _CLOSED: Final = (
     _binary, _binary, _binary, _chosen, _unary, _through, _reduced, _along, _moved, _moved, _joined,
-    _padded, _multiplied,
+    _padded, _multiplied, _constant,
 )  # fmt: skip
 # These read tensors that are no operands.
 _WAYS: Final = (*_CLOSED, _gathered, _dropped)

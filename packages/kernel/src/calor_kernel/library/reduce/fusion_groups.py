@@ -410,9 +410,8 @@ class Search(Links):
         linked = [found for found in links if found is not None]
         if self.postponed.get(number) in [source for source, _ in linked]:
             return None
-        whole = reads == "along" and self._reduction(number) is None and None not in links
-        if whole and all(group.roles[source] == "row" for source, _ in linked):
-            # A program would write once a row what does not vary along rows.
+        if reads == "along" and not self._along(group, number, links):
+            # A program would write or reduce once a row what does not vary along rows.
             return None
         read_by = [r for v in node.outputs for r in self.readers.get(v, ()) if r in group.computing]
         if any(self._parted(group, r, node.outputs) for r in read_by):
@@ -438,6 +437,16 @@ class Search(Links):
                 moves = [one[1] for one in found if one is not None]
                 grown = replace(grown, between=grown.between.union(*moves))
         return grown if not check or self._right(grown, node.outputs) else None
+
+    def _along(
+        self, group: Rows, number: int, links: Sequence[tuple[int, list[int]] | None]
+    ) -> bool:
+        """Return whether an operand is neither one value a row of the group nor a number."""
+        operands = zip(links, self.graph.nodes[number].inputs, strict=True)
+        return any(
+            group.roles[link[0]] == "along" if link else not self._is_number(self.behind(value)[0])
+            for link, value in operands
+        )
 
     def _parted(self, group: Rows, reader: int, values: Sequence[int]) -> bool:
         """Return whether a node of a group stays apart from the maker of some values.
