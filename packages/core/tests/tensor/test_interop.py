@@ -221,6 +221,20 @@ def test_dlpack_refusals() -> None:
     assert x.__dlpack_device__() == (1, 0)
 
 
+def test_complex_memory_off_the_host_is_exported_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = calor.asarray(np.ones(2, np.complex128))
+    backend, given = x.device.backend, []
+
+    def dlpack(self: Any, index: int, buffer: Any, described: Any, **options: Any) -> Any:
+        given.append(described)
+        return np.ones(2).__dlpack__()
+
+    monkeypatch.setattr(type(backend), "dlpack_device", lambda *_: (2, 0))
+    monkeypatch.setattr(type(backend), "dlpack", dlpack, raising=False)
+    x.__dlpack__(max_version=(1, 0))
+    assert [described.dtype for described in given] == [calor.complex128]
+
+
 def test_dlpack_imports_are_copies_unless_asked() -> None:
     array = np.array([1.0, 2.0])
     copied = from_dlpack(array)

@@ -76,8 +76,9 @@ class Exchange(Tensor):
         exports.count += 1
         if copy:
             buffer = backend.copy(device.index, buffer, found, device.index)
-        bits = dtypes.as_dtype(f"uint{8 * found.dtype.itemsize}")
-        plain = spec(found.shape, bits) if found.dtype in CODES else found
+        plain = found
+        if found.dtype in CODES:
+            plain = spec(found.shape, dtypes.as_dtype(f"uint{8 * found.dtype.itemsize}"))
         options = {"stream": stream, "max_version": max_version}
         capsule = backend.dlpack(device.index, buffer, plain, **options)
         if found.dtype in CODES:
