@@ -56,15 +56,15 @@ def _all_but_one(self: PartitionedExecutable) -> list[tuple[int, ...]]:
     return [(*made[0], *set(self.graph.outputs[:1]) - set(made[0])), *made[1:]]
 
 
-_LAST_STAGES, _ROLL = (
+_LAST_STAGES, _SUM = (
     PartitionedExecutable._last_stages,
-    calor.roll,
+    calor.sum,
 )
 WRONG |= {
     "crossed/chain-of-drawn-ops/float32": (
         calor,
-        "roll",
-        lambda x, by, axis: _ROLL(x, by, axis=0),
+        "sum",
+        lambda x, **options: _SUM(x, **options) + 1,
     ),
     "transfers/ways_to_copy": (calor, "from_dlpack", lambda x, copy: x),
 }
