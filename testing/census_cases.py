@@ -416,8 +416,8 @@ def _rare(device: str) -> Iterator[Named]:
     pairs: Operand = ((2, 12, 256, 64), "float32")
     bias: Operand = ((12, 256, 256), "float32")
     for channels in (128, 256):
-        images = ((16, 3, channels, 256), "bfloat16")
-        yield f"attention of {channels} channels", training(_channels, images)
+        maps: Operand = ((16, 3, channels, 256), "bfloat16")
+        yield f"attention of {channels} channels", training(_channels, maps)
     yield "attention with a learned bias", training(_biased, pairs, pairs, pairs, bias)
     # Tokens of a text that many places of an image attend to, and few tokens that look at many.
     attend = _functional("scaled_dot_product_attention")
