@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from calor.dtypes import ALL, float32, float64
+from calor.dtypes import ALL, bfloat16, float32, float64
 from calor.specs import spec
 from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.contract.work import LOWERINGS, Input, Request, Scratch, View
@@ -56,6 +56,9 @@ ROWS = [
     ((1, 4, 20, 5), (9, 4, 5, 1), (1, 1), ((9, 3), NONE), (3, 1), 1),
     ((1, 2, 21, 6), (5, 2, 3, 2), (2, 1), ((8, 8), (1, 0)), (8, 1), 1),
     ((1, 1, 12, 12), (8, 1, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1),
+    # One window, which is the whole image; windows apart, whose rows are copied.
+    ((3, 5, 2, 3), (4, 5, 2, 3), (2, 1), (NONE, NONE), (1, 1), 1),
+    ((2, 3, 5, 17), (5, 3, 2, 8), (2, 8), (NONE, NONE), (1, 1), 1),
 ]
 # Few places: windows that lie in rows as they are, that are copied, with padding, alone.
 FEW = [
@@ -265,7 +268,10 @@ WIDE = ((2, 20, 9, 40), (26, 20, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1)
 DEPTHWISE = ((2, 5, 11, 37), (10, 1, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 5)
 
 
-PANELS = {"weight panels": "the device reads selected lanes as fast as packed ones"}
+PANELS = {
+    "single window": "it has several windows, or one that is not the whole image",
+    "weight panels": "the device reads selected lanes as fast as packed ones",
+}
 PLANES = {"small width": "its images are no planes, or their rows are longer than a vector"}
 
 
@@ -273,7 +279,7 @@ PLANES = {"small width": "its images are no planes, or their rows are longer tha
     ("row", "way", "dropped"),
     [
         (NARROW, "small width", PANELS),
-        (DEPTHWISE, "depthwise", PANELS | PLANES),
+        (DEPTHWISE, "depthwise", PANELS | PLANES | {"single window": "it has groups"}),
         (
             WIDE,
             "weight rows",
@@ -293,6 +299,52 @@ def test_ways_of_weight_gradients(row, way, dropped):
     assert {one.variant: one.reason for one in works.dropped} == dropped
 
 
+@pytest.mark.parametrize("op", OPS[1:])
+@pytest.mark.parametrize("window", [(1, 1), (4, 4)])
+def test_gradients_of_whole_windows_are_products(op, window):
+    load_families()
+    x, w = (4, 24, *window), (40, 24, *window)
+    known = {"stride": (1, 1), "padding": (NONE, NONE), "dilation": (1, 1), "groups": 1}
+    inputs, made = (((4, 40, 1, 1), w), x) if op == OPS[1] else ((x, (4, 40, 1, 1)), w)
+    views = tuple(View.dense(spec(one, float32)) for one in inputs)
+    first, *_ = LOWERINGS[op](Request(op, known, views, (spec(made, float32),), ONE_UNIT))
+    assert first.variant == "single window"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size", "taps", "stride", "narrow"),
+    [
+        (float32, 7, 13, 1, True),
+        (float32, 7, 5, 1, False),
+        (float32, 14, 13, 1, False),
+        (bfloat16, 7, 5, 1, True),
+        (bfloat16, 14, 5, 2, False),
+    ],
+)
+def test_vectors_run_along_channels_of_narrow_images(dtype, size, taps, stride, narrow):
+    load_families()
+    info = replace(ONE_UNIT, vector_bytes=64, native={"vector_registers": 32})
+    half = taps // 2
+    x, w = (8, 64, size, size), (64, 1, taps, taps)
+    known = {"stride": (stride,) * 2, "padding": ((half, half),) * 2, "dilation": (1, 1)}
+    views = tuple(View.dense(spec(one, dtype)) for one in (x, w))
+    made = spec((8, 64, -(-size // stride), -(-size // stride)), dtype)
+    first, *_ = LOWERINGS["conv"](Request("conv", {**known, "groups": 64}, views, (made,), info))
+    assert (first.variant == "depthwise along channels") == narrow
+
+
+def test_windows_apart_of_long_rows_are_copied_once():
+    load_families()
+    known = {"stride": (8, 8), "padding": (NONE, NONE), "dilation": (1, 1), "groups": 1}
+    for wide in (8, 6):
+        x, w = (4, 32, 56, 7 * wide), (48, 32, 8, wide)
+        given = {**known, "stride": (8, wide)}
+        views = tuple(View.dense(spec(one, float32)) for one in (x, w))
+        made = (spec((4, 48, 7, 7), float32),)
+        first, *_ = LOWERINGS["conv"](Request("conv", given, views, made, ONE_UNIT))
+        assert (first.variant == "patches") == (wide == 8)
+
+
 # Blocks of rows and rows left over, whole vectors and ends of rows, strides, dilation, big windows.
 DEPTHS = [
     ((2, 3, 9, 40), (3, 1, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 3),
@@ -301,6 +353,9 @@ DEPTHS = [
     ((1, 2, 7, 17), (2, 1, 5, 5), (1, 1), ((2, 2), (2, 2)), (1, 1), 2),
     ((1, 2, 5, 5), (2, 1, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 2),
     ((1, 2, 9, 50), (2, 1, 3, 3), (3, 3), ((1, 1), (1, 1)), (1, 1), 2),
+    # Narrow images of many channels, whose vectors run along channels.
+    ((2, 9, 4, 3), (9, 1, 9, 11), (1, 1), ((4, 4), (5, 5)), (1, 1), 9),
+    ((1, 17, 9, 4), (17, 1, 13, 13), (2, 1), ((6, 5), (6, 6)), (1, 1), 17),
 ]
 
 

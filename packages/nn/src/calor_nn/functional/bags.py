@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 _MODES = ("sum", "mean", "max")
 
 
-@in_float32(autocast=False)
 def embedding_bag(
     indices: Operand,
     weight: Operand,
@@ -91,16 +90,33 @@ def embedding_bag(
             f"(B, L) without offsets, or (L,) with offsets, and a table (V, D)"
         )
     factors = _factors(per_sample_weights, indices, mode)
-    rows: Tensor = gather(weight, indices, axis=0)
+    starts = None if offsets is None else as_tensor(offsets, indices)
     counted = None
     if padding_index is not None:
         counted = pair(e.not_equal, indices, padding_index % weight.shape[0])
+    # Of a table of a half type the gathered rows alone are converted.
+    rows = gather(weight, indices, axis=0)
+    made: Tensor = _combined(rows, factors, counted, starts, mode, include_last_offset)
+    return made
+
+
+@in_float32(autocast=False)
+def _combined(
+    rows: Tensor,
+    factors: Tensor | None,
+    counted: Tensor | None,
+    offsets: Tensor | None,
+    mode: str,
+    last: bool,
+) -> Tensor:
+    """Return rows combined by bags; ``counted``: which of them count."""
+    if counted is not None:
         rows = select(expand_dims(counted, -1), rows, 0.0)
     if factors is not None:
         rows = pair(e.mul, rows, expand_dims(factors, -1))
     if offsets is None:
         return _of_rows(rows, counted, mode)
-    return _of_bags(rows, counted, as_tensor(offsets, indices), mode, include_last_offset)
+    return _of_bags(rows, counted, offsets, mode, last)
 
 
 def _factors(given: Any, indices: Tensor, mode: str) -> Tensor | None:

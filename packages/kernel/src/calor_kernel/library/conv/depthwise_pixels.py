@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from calor.dtypes import DType, float32
+from calor.dtypes import DType
 from calor_kernel import language as kl
 from calor_kernel.contract.choices import greatest, hinted, least
 from calor_kernel.contract.info import DeviceInfo
@@ -131,23 +131,33 @@ def depthwise_pixels_refusal(problem: Correlation, info: DeviceInfo) -> str | No
         return "its windows are those of a gradient"
     if problem.depth.size != 1 or outputs.size != 1:
         return "a group has several channels"
-    if problem.a.dtype is not float32 or lanes < 4 or lanes & (lanes - 1):
+    if problem.a.dtype.kind != "float" or lanes < 4 or lanes & (lanes - 1):
         return "the device has no vectors of its dtype"
     if not is_flat(tuple(replace(a, a=1) for a in axes)):
         return "it has three spatial axes"
     if groups.size < lanes or groups.a != 1:
         return f"it has fewer than {lanes} channels, or they are not contiguous"
-    if axes[2].terms > _TAPS:
-        return f"its window has more than {_TAPS} taps along a row"
+    most = _TAPS if info.native.get("vector_registers", 16) < 32 else 2 * _TAPS
+    if axes[2].terms > most:
+        return f"its window has more than {most} taps along a row"
     high, wide = axes[1:]
     dense = wide.b == 1 and (high.b == wide.terms or high.terms == 1)
     return None if dense else "the weights of a channel are not contiguous"
 
 
 def depthwise_pixels_steps(
-    problem: Correlation, steps: Steps, info: DeviceInfo, tail: Tail | None = None
+    problem: Correlation,
+    steps: Steps,
+    info: DeviceInfo,
+    tail: Tail | None = None,
+    source: Bound | None = None,
+    result: Bound | None = None,
 ) -> None:
-    """Add the launches of a convolution that :func:`depthwise_pixels_refusal` accepts."""
+    """Add the launches of a convolution that :func:`depthwise_pixels_refusal` accepts.
+
+    ``source`` and ``result``: the memory of the images and of the result, by default the operand's
+    and the output.
+    """
     images, groups, _ = problem.leads
     _, high, wide = three(problem)
     accumulate, lanes = vectors(problem, info)
@@ -161,7 +171,7 @@ def depthwise_pixels_steps(
     lines = images.size * high.count
     row = greatest(1, wide.count * groups.size * problem.a.dtype.itemsize)
     turns = least(greatest(1, _GRAIN // row), greatest(1, lines // info.cores))
-    target, following = ending(Bound(Output(), problem.a.dtype), tail)
+    target, following = ending(result or Bound(Output(), problem.a.dtype), tail)
     count = hinted(wide.count)
     fit = [n for n in range(1, _SPAN + 1) if n <= wide.count]
     span = min(fit, key=lambda n: (-(-count // n) * (n + 2), -n))
@@ -169,7 +179,7 @@ def depthwise_pixels_steps(
         depthwise_pixels,
         Grid.line(-(-lines // turns)),
         effort(problem, f"conv depthwise pixels {span}x{lanes}"),
-        x=operand(0, problem.a),
+        x=source or operand(0, problem.a),
         w=Bound(packed, accumulate),
         c=target,
         channels=groups.size,

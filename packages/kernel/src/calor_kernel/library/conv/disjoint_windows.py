@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from calor.dtypes import bfloat16, float16
+from calor.dtypes import bfloat16, float16, float32
 from calor.specs import Spec
 from calor_kernel.contract.choices import hinted, spec_of
 from calor_kernel.contract.launching import Bound
@@ -34,6 +34,8 @@ _COLUMNS = 256
 # instructions than the few tiles of its phases; the elements of all patches up to which it is, and
 # the windows that see a pixel from which on. Pixels of a window from which most taps read padding.
 _DEPTH, _PATCHES, _SEEN, _SPARSE = 32, 1 << 22, 3, 4
+# Elements of a row of a window from which cubes of one unit copy patches.
+_ROW = 8
 # Filters of a group up to which small windows are computed in blocks.
 _GROUP = 8
 
@@ -111,6 +113,22 @@ def alone_refusal(one: Convolution, request: Request) -> str | None:
         return "its windows overlap"
     few = prod(axis.divide for axis in p.axes) <= _PHASES
     return f"it has at most {_PHASES} stride phases" if few else None
+
+
+def row_patches_refusal(one: Convolution, request: Request) -> str | None:
+    """Return why cubes of one unit compute no product of patches, None if they do.
+
+    The copy moves rows of a window, of which each is at least half a vector; windows with shorter
+    rows are faster in place.
+    """
+    p = one.problem
+    if p.a.dtype is not float32:
+        return "its dtype is not float32"
+    if len(p.axes) > 3 or p.leads[1].size != 1 or not all(map(_splits, p.axes)):
+        return "it has groups, or its windows overlap, or reach beyond the image"
+    if p.axes[-1].terms < _ROW or p.axes[-1].a != 1:
+        return f"rows of its windows have fewer than {_ROW} elements next to each other"
+    return None
 
 
 def _splits(axis: Axis[int]) -> bool:
@@ -210,11 +228,12 @@ def _product(
     target: Argument,
     batch: tuple[int, ...] = (0,),
 ) -> None:
-    """Add the product of each image."""
+    """Add the product of each image, whose first operand comes from the second of the request."""
     precision = request.attributes.get("precision", "highest")
     attributes = {"contract": contract, "batch": (batch, batch), "dtype": result.dtype}
+    kept = frozenset(1 - number for number in request.kept)
     steps.include(
-        replace(request, candidates=False),
+        replace(request, candidates=False, kept=kept),
         "dot_general",
         {**attributes, "precision": precision},
         operands,

@@ -19,6 +19,10 @@ from calor_kernel.contract.work import (
     lowering,
 )
 from calor_kernel.library.conv.depthwise import depthwise_weights, depthwise_weights_refusal
+from calor_kernel.library.conv.depthwise_channels import (
+    along_channels_refusal,
+    along_channels_steps,
+)
 from calor_kernel.library.conv.depthwise_mma_launch import bands_refusal, bands_works
 from calor_kernel.library.conv.depthwise_pixels import (
     depthwise_pixels_refusal,
@@ -55,6 +59,7 @@ from calor_kernel.library.conv.disjoint_windows import (
     alone_refusal,
     patches_refusal,
     patches_works,
+    row_patches_refusal,
 )
 from calor_kernel.library.conv.each_group import each_group_refusal, each_group_works
 from calor_kernel.library.conv.gemv_conv import gemv_refusal, gemv_steps
@@ -79,6 +84,7 @@ from calor_kernel.library.conv.problem import (
     forward,
     thinned,
 )
+from calor_kernel.library.conv.single_window import single_window_refusal, single_window_works
 from calor_kernel.library.conv.small_width_launch import (
     small_width_refusal,
     small_width_steps,
@@ -196,13 +202,26 @@ _DIRECT: Final[Way[Convolution]] = Way(
     "direct", serves, lambda one, request: [direct_work(one.problem, one.info)], spare=True
 )
 _PATCHES: Final[Way[Convolution]] = Way("patches", alone_refusal, patches_works)
-_FORWARD: Final = (_GEMV, _WINDOWS, _COLUMNS, _SMALL_WIDTH, _ROWS, _CHANNEL_VECTORS, _DIRECT)
-_FORWARD_FEW: Final = (_GEMV, _WINDOWS, _COLUMNS, _ROWS, _CHANNEL_VECTORS, _SMALL_WIDTH, _DIRECT)
+_ALONG_CHANNELS: Final[Way[Convolution]] = Way(
+    "depthwise along channels", _refused(along_channels_refusal), _made(along_channels_steps)
+)
+_ROW_PATCHES: Final[Way[Convolution]] = Way("patches", row_patches_refusal, patches_works)
+_SINGLE_WINDOW: Final[Way[Convolution]] = Way(
+    "single window", single_window_refusal, single_window_works
+)
+# Ways of few problems, which suit those best.
+_SPECIAL: Final = (_GEMV, _ALONG_CHANNELS, _ROW_PATCHES)
+_FORWARD: Final = (
+    *_SPECIAL, _WINDOWS, _COLUMNS, _SMALL_WIDTH, _ROWS, _CHANNEL_VECTORS, _DIRECT
+)  # fmt: skip
+_FORWARD_FEW: Final = (
+    *_SPECIAL, _WINDOWS, _COLUMNS, _ROWS, _CHANNEL_VECTORS, _SMALL_WIDTH, _DIRECT
+)  # fmt: skip
 _FORWARD_ACROSS: Final = (
-    _GEMV, _WINDOWS, _COLUMNS, _SMALL_WIDTH, _CHANNEL_VECTORS, _ROWS, _DIRECT
+    *_SPECIAL, _WINDOWS, _COLUMNS, _SMALL_WIDTH, _CHANNEL_VECTORS, _ROWS, _DIRECT
 )  # fmt: skip
 _FORWARD_PACKED: Final = (
-    _GEMV, _COLUMNS, _WINDOWS, _SMALL_WIDTH, _CHANNEL_VECTORS, _ROWS, _DIRECT
+    *_SPECIAL, _COLUMNS, _WINDOWS, _SMALL_WIDTH, _CHANNEL_VECTORS, _ROWS, _DIRECT
 )  # fmt: skip
 # Ways for results with channels last.
 _LAST: Final = (
@@ -214,8 +233,11 @@ _LAST: Final = (
     ),
 )
 _FORWARD_SINGLE: Final = (_WINDOWS, _CHANNEL_VECTORS, _GEMV, _ROWS, _DIRECT)
-_INPUT_GRADIENT: Final = (_PATCHES, _WINDOWS, _SMALL_WIDTH_GRADIENT, _PHASES, _DIRECT)
+_INPUT_GRADIENT: Final = (
+    _SINGLE_WINDOW, _PATCHES, _WINDOWS, _SMALL_WIDTH_GRADIENT, _PHASES, _DIRECT
+)  # fmt: skip
 _WEIGHT_GRADIENT: Final = (
+    _SINGLE_WINDOW,
     _WEIGHT_PANELS,
     _SMALL_WIDTH_WEIGHTS,
     _DEPTHWISE_WEIGHTS,

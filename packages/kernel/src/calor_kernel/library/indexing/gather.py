@@ -7,7 +7,7 @@ axis, not a wrong number.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Generic, TypeVar
@@ -19,6 +19,7 @@ from calor_kernel.contract.choices import exceeds
 from calor_kernel.contract.failures import LAST_FAILURE, Failure
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
 from calor_kernel.contract.work import (
+    Input,
     Launch,
     Output,
     Request,
@@ -37,6 +38,7 @@ from calor_kernel.library.indexing.checked_index import (
 from calor_kernel.library.indexing.cooperative import gather_at_once, is_small, row_grid
 from calor_kernel.library.indexing.gather_columns import columns_launch
 from calor_kernel.library.indexing.regions import share
+from calor_kernel.library.steps import Steps
 
 N = TypeVar("N")
 # Failures are numbered in one int32.
@@ -92,18 +94,19 @@ def gather_rows(
     width: int,
     vectors: int,
     flat: bool,
+    own: bool,
 ) -> None:
     """Write each row of the target: elements of the source at the row's index.
 
-    ``flat``: there is one outer row. ``vectors``: the vectors of ``width`` elements of a row, or 0
-    if the build does not know.
+    ``flat``: there is one outer row. ``own``: each has indices of its own. ``vectors``: the vectors
+    of ``width`` elements of a row, or 0 if the build does not know.
     """
     length = over.length
     begin = kl.absolute_position() * over.turns
     for row in kl.loop_range(begin, kl.min(begin + over.turns, over.rows)):
         outer, pick = (0, row) if flat else kl.unravel(row, (1, over.picks))
         at = 0 * row if flat else outer * over.outer_step
-        first = pick * over.pick_step
+        first = (row if own else pick) * over.pick_step
         for part, size in enumerate(axes.sizes):
             index = checked(indices[first + part * over.part_step], size, status, part + 1)
             at = at + index * axes.strides[part]
@@ -221,8 +224,12 @@ def _rows(
     inner: int,
     axes: IndexedAxes[int],
     numbers: Sequence[int],
+    own: Bound | None = None,
 ) -> Sequence[Work]:
-    """Return the work that gathers rows; ``numbers``: those of the indexed axes."""
+    """Return the work that gathers rows; ``numbers``: those of the indexed axes.
+
+    ``own``: indices of which each outer row has some of its own.
+    """
     (x, indices), info = request.inputs, request.info
     rows = outer * picks
     bits = as_bits(x, info)
@@ -237,7 +244,8 @@ def _rows(
         return [Work((_cooperative(request, bits, rows, length, picks, axes),), failures=wrong)]
     if len(axes.sizes) == length == 1:
         size = axes.sizes[0]
-        made = columns_launch(bits, indices, outer, picks, size, info, shared=True)
+        given = operand(1, indices)
+        made = columns_launch(bits, given, outer, picks, size, info, shared=True)
         return [Work((made,), failures=wrong)]
     width = max(1, info.vector_bytes // bits.dtype.itemsize)
     width = width if length >= width else 1
@@ -247,7 +255,7 @@ def _rows(
         Grid.line(-(-rows // (units * turns)), units),
         Effort("gather", 0, 2 * rows * length * bits.dtype.itemsize),
         source=operand(0, bits),
-        indices=operand(1, indices),
+        indices=own or operand(1, indices),
         target=Bound(Output(), bits.dtype),
         status=STATUS,
         over=GatheredRows(
@@ -264,6 +272,7 @@ def _rows(
         width=width,
         vectors=length // width if width > 1 and length in [width * v for v in _ROWS] else 0,
         flat=outer == 1,
+        own=own is not None,
     )
     return [Work((made,), failures=wrong)]
 
@@ -305,14 +314,49 @@ def _cooperative(
     )
 
 
-@lowering("take_along", dense=(0, 1))
+@lowering("take_along", dense=(0,))
 def lower_take_along(request: Request) -> Sequence[Work]:
-    """Take the element at each index along an axis."""
+    """Take the element at each index along an axis.
+
+    Indices that are the same for all elements behind the axis take rows of these.
+    """
     x, indices = request.inputs
-    info = request.info
     axis = request.attributes["axis"]
     if indices.size == 0:
         return [Work(())]
+    last = axis + 1
+    beside = zip(indices.shape[last:], indices.strides[last:], strict=True)
+    shared = all(step == 0 for n, step in beside if n > 1)
+    if request.info.max_units == 1 and shared and prod(x.shape[last:]) > 1:
+        view = View(indices.shape[:last], indices.strides[:last], indices.dtype, indices.offset)
+        outer, picks, inner = prod(x.shape[:axis]), indices.shape[axis], prod(x.shape[last:])
+        axes = IndexedAxes((x.shape[axis],), (inner,))
+        return _dense_indices(
+            request, view, lambda own: _rows(request, outer, picks, inner, axes, (axis,), own)
+        )
+    return _dense_indices(request, indices, lambda dense: _elements(request, dense))
+
+
+def _dense_indices(
+    request: Request, view: View, works: Callable[[Bound], Sequence[Work]]
+) -> Sequence[Work]:
+    """Return the works of dense indices, after a copy if those of a view are not."""
+    if view.is_dense:
+        return works(operand(1, view))
+    steps = Steps()
+    own = steps.room(view.size, view.dtype)
+    steps.copy(view, Input(1), own.place, request.info)
+    return [
+        replace(made, launches=(*steps.launches, *made.launches), scratch=tuple(steps.scratch))
+        for made in works(own)
+    ]
+
+
+def _elements(request: Request, dense: Bound) -> Sequence[Work]:
+    """Return the work that takes an element at each of dense indices."""
+    x, indices = request.inputs
+    info = request.info
+    axis = request.attributes["axis"]
     bits = as_bits(x, info)
     count = x.dtype.itemsize // bits.dtype.itemsize
     inner, size = prod(x.shape[axis + 1 :]), x.shape[axis]
@@ -320,7 +364,7 @@ def lower_take_along(request: Request) -> Sequence[Work]:
     if info.max_units == 1 and inner * count == 1:
         picks = indices.shape[axis]
         rows = prod(indices.shape[:axis])
-        made = columns_launch(bits, indices, rows, picks, size, info, shared=False)
+        made = columns_launch(bits, dense, rows, picks, size, info, shared=False)
         return [Work((made,), failures=wrong)]
     units, turns = share(indices.size, x.dtype.itemsize, info, _GRAIN)
     together = 0
@@ -332,7 +376,7 @@ def lower_take_along(request: Request) -> Sequence[Work]:
         Grid.line(-(-indices.size // (units * turns)), units),
         Effort("take along", 0, nbytes),
         source=operand(0, bits),
-        indices=operand(1, indices),
+        indices=dense,
         target=Bound(Output(), bits.dtype),
         status=STATUS,
         over=GatheredElements(

@@ -98,7 +98,7 @@ def source_places(
 
 
 def columns_launch(
-    x: View, indices: View, rows: int, picks: int, size: int, info: DeviceInfo, *, shared: bool
+    x: View, indices: Bound, rows: int, picks: int, size: int, info: DeviceInfo, *, shared: bool
 ) -> Launch:
     """Return the launch that gathers ``picks`` elements for each of ``rows`` rows of ``size``."""
     lanes = max(1, info.vector_bytes // max(x.dtype.itemsize, 4))
@@ -111,7 +111,7 @@ def columns_launch(
         Grid((-(-rows // turns), -(-picks // _PICKS), 1)),
         Effort("gather columns", 0, nbytes),
         source=operand(0, x),
-        indices=operand(1, indices),
+        indices=indices,
         target=Bound(Output(), x.dtype),
         status=Bound(Status(), int32),
         over=PickedRows(
