@@ -14,26 +14,26 @@ from pathlib import Path
 import nox
 
 # What the conformance suite asks of the devices that run here. Where kernels are compiled for the
-# checks, that is a sample: on the CPU the basic tier, which has every op, and one check of forty;
+# checks, that is a sample: on the CPU the basic tier, which has every op, and one check of fifty;
 # drivers of OpenCL and Vulkan take a fraction of a second for one, so OpenCL is asked one of two
 # hundred, half of PoCL and half of Intel's runtime, and Vulkan one of three hundred. The C++
 # compiler that stands for Metal's and HIP's is asked one of two hundred; HIP has waves of 64 units,
 # and of 32. The interpreter is slow, and asked least.
-# strict checks, besides, that core keeps to the protocol; a tenth of the checks go every way. A
+# strict checks, besides, that core keeps to the protocol; a twelfth of the checks go every way. A
 # group of devices is a device too. The longest runs are first, and none is last to end alone.
 EVERYTHING: Sequence[str] = ()
 DEVICES: dict[str, Sequence[Sequence[str]]] = {
     "opencl": (("--shard", "7/400"),),
     "numpy": (EVERYTHING,),
-    "cpu": (("--shard", "7/40"), ("--tier", "basic")),
+    "cpu": (("--shard", "7/50"), ("--tier", "basic")),
     "wgpu": (("--shard", "7/300"),),
     "interpreter:1": (("--shard", "207/800"),),
     "interpreter": (("--shard", "7/800"),),
     "hip-shim": (("--shard", "7/400"),),
     "hip-shim:1": (("--shard", "207/400"),),
     "metal-shim": (("--shard", "7/200"),),
-    "strict:numpy": (("--shard", "3/10"),),
-    "group:numpy,numpy": (("--tier", "basic"), ("--shard", "3/20")),
+    "strict:numpy": (("--shard", "3/12"),),
+    "group:numpy,numpy": (("--tier", "basic"), ("--shard", "3/24")),
 }
 # Older processors of x86-64, which this one can be: AVX2, and SSE2 alone.
 OLDER = {"x86-64-v3": "1/6", "x86-64": "2/6"}

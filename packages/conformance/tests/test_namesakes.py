@@ -56,10 +56,30 @@ def _all_but_one(self: PartitionedExecutable) -> list[tuple[int, ...]]:
     return [(*made[0], *set(self.graph.outputs[:1]) - set(made[0])), *made[1:]]
 
 
-_LAST_STAGES, _SUM = (
+_LAST_STAGES, _SUM, _SCAN, _TOPK, _REPEAT = (
     PartitionedExecutable._last_stages,
     calor.sum,
+    calor.scan,
+    calor.topk,
+    calor.Tensor.repeat,
 )
+
+
+def _forward_only(body: Any, init: Any, xs: Any, *, reverse: bool) -> Any:
+    return _SCAN(body, init, xs)
+
+
+def _without_gradient(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda x: function(calor.stop_gradient(x))
+
+
+class _Copied:
+    """What a copy gives that is no copy."""
+
+    def __get__(self, x: Any, _: Any = None) -> Callable[[], Any]:
+        return lambda: x
+
+
 WRONG |= {
     "crossed/chain-of-drawn-ops/float32": (
         calor,
@@ -67,6 +87,14 @@ WRONG |= {
         lambda x, **options: _SUM(x, **options) + 1,
     ),
     "transfers/ways_to_copy": (calor, "from_dlpack", lambda x, copy: x),
+    "crossed/chain-of-drawn-scanned/int32": (calor, "scan", _forward_only),
+    "functions/topk": (
+        calor,
+        "topk",
+        lambda x, k, *, axis, largest: _TOPK(x, k, axis=axis, largest=True),
+    ),
+    "functions/repeat-each": (calor.Tensor, "repeat", lambda x, n, axis: _REPEAT(x, n, axis) * 1.0),
+    "history/drawn-64": (calor.Tensor, "copy", _Copied()),
 }
 
 
@@ -76,6 +104,16 @@ def test_a_wrong_function_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -
     with calor.device("numpy"):
         check.run(Place(device, device))
         monkeypatch.setattr(*WRONG[name])
+        with pytest.raises(AssertionError):
+            check.run(Place(device, device))
+
+
+@pytest.mark.parametrize("name", ["backward", "forward", "second-order", "mapped"])
+def test_a_wrong_derivative_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    check, device = suite.checks()[f"transforms/drawn-{name}/float64"], get_device("numpy")
+    with calor.device("numpy"):
+        for function in (calor.exp, calor.sin, calor.tanh):
+            monkeypatch.setattr(calor, function.__name__, _without_gradient(function))
         with pytest.raises(AssertionError):
             check.run(Place(device, device))
 

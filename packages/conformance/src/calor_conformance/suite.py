@@ -19,6 +19,8 @@ from .checks import (
     crossings,
     declarations,
     distributions,
+    drawn_gradients,
+    drawn_histories,
     errors,
     features,
     gradients,
@@ -120,6 +122,8 @@ def _contracts() -> Iterator[Check]:
     yield from namesakes.namesakes()
     yield from crossings.crossings()
     yield from transforms.transforms()
+    yield from drawn_gradients.gradients_of_drawn()
+    yield from drawn_histories.histories()
 
 
 def _narrow() -> Iterator[Check]:

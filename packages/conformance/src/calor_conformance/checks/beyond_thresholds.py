@@ -6,6 +6,7 @@ around pages, common staging buffers and chunks, in dtypes whose arrays are no w
 
 from __future__ import annotations
 
+import ctypes
 from functools import partial
 from typing import Any
 
@@ -343,6 +344,45 @@ def shared_weights_change(place: Place) -> None:
                 want = (x.astype(np.float64) @ array).astype(x.dtype) * scale
                 _same(got, want, f"a product of {side} by {side} after {turn} changes on the host")
             array += 1
+
+
+class _Old:
+    """A tensor for a consumer of DLPack that knows no arrays that are only read."""
+
+    def __init__(self, tensor: Any) -> None:
+        self.tensor = tensor
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.tensor.__dlpack__()
+
+    def __dlpack_device__(self) -> Any:
+        return self.tensor.__dlpack_device__()
+
+
+@history(
+    "weights that a consumer of DLPack may change in place are read at every call",
+    tier="compiled",
+    features=("host_views", "dlpack"),
+)
+def lent_weights_change(place: Place) -> None:
+    dtype = plain_type()
+    for rows, side in _WEIGHTS:
+        scale = dtype.numpy.type(side)
+        step = calor.jit(lambda x, w, by=scale: (x @ w) * calor.full((), by.item(), dtype=dtype))
+        x = (_ramp(rows * side, dtype) % 3).reshape(rows, side)
+        w = calor.asarray((_ramp(side * side, dtype, 1) % 3).reshape(side, side))
+        for _ in range(12):
+            step(calor.asarray(x), w)
+        lent = np.from_dlpack(_Old(w))
+        pointer = ctypes.cast(lent.ctypes.data, ctypes.POINTER(ctypes.c_char * lent.nbytes))
+        written = np.frombuffer(pointer.contents, dtype.numpy).reshape(side, side)
+        for turn in range(3):
+            for _ in range(12):
+                got = step(calor.asarray(x), w).numpy()
+            if dtype.itemsize >= 4:
+                want = (x.astype(np.float64) @ np.array(w.numpy())).astype(x.dtype) * scale
+                _same(got, want, f"a product of {side} by {side} after {turn} changes elsewhere")
+            written += 1
 
 
 CHECKS = [*transfers.checks, *state.checks, *memory.checks, *history.checks]

@@ -11,7 +11,7 @@ import numpy as np
 
 import calor
 from calor.backends.protocol import impossible
-from calor.dtypes import ALL, DType, float64, int64
+from calor.dtypes import ALL, DType, float64, int64, uint64
 from calor.errors import (
     CalorError,
     DeviceError,
@@ -178,8 +178,11 @@ def other_indices_out_of_range(place: Place) -> None:
     x = _vector()
     for name, work in _reads_and_writes().items():
         if place.plain.info.supports(name, plain_type()):
-            for index in (4, -5, 1 << 32):
-                there = calor.asarray(np.array([0, index]))
+            for index in (4, -5, 1 << 32, (1 << 64) - 2):
+                kind = np.uint64 if index >> 63 > 0 else np.int64
+                if kind is np.uint64 and not place.plain.info.supports("cast", uint64):
+                    continue
+                there = calor.asarray(np.array([0, index], kind))
                 error = raised(partial(_looked_at, work, x, there))
                 assert isinstance(error, ElementIndexError), f"{name} at {index}: {error!r}"
     assert x.tolist() == [0.0, 1.0, 2.0, 3.0]

@@ -206,6 +206,24 @@ def figures_within_a_limit(place: Place) -> None:
 
 
 @contract(
+    "what a program needs between its operands and results is within the limit at later calls too",
+    tier="full",
+    features=("memory_limit",),
+    op="sort",
+    looks=False,
+)
+def scratch_within_a_limit(place: Place) -> None:
+    step: Any = calor.jit(lambda x: calor.sum(calor.sort(x)[::2] * calor.sort(x * -1)[1::2]))
+    x = calor.asarray(plain_array(np.arange(64 * KIB) % 7))
+    for _ in range(4):
+        want = step(x).numpy()
+    with quick_collections(), limited(place, 64 * KIB):
+        for _ in range(2):
+            _must_run_out(lambda: step(x).numpy())
+    assert step(x).numpy() == want, "a call that ran out changed the next one"
+
+
+@contract(
     "an upload beyond the limit raises and takes nothing",
     tier="full",
     features=("memory_limit",),

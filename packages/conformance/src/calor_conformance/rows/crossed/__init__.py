@@ -9,6 +9,7 @@ from __future__ import annotations
 from . import (
     chains,
     elementwise,
+    forms,
     indexing,
     joining,
     movement,
@@ -44,4 +45,5 @@ SUBJECTS: list[Subject] = [
     *transforms.SUBJECTS,
     *chains.SUBJECTS,
     *programs.SUBJECTS,
+    *forms.SUBJECTS,
 ]

@@ -7,6 +7,8 @@ are small whole ones, which every dtype holds, so results are exact whatever is 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -27,17 +29,19 @@ Function = Callable[..., Any]
 # What calor does, what it means, and the values that it reads.
 Step = tuple[Function, Function, tuple[int, ...]]
 Values = Sequence[Array]
+Kept = Callable[[Step, Array], tuple[Step, Array]]
+Way = Callable[[np.random.Generator, Values, DType], Step | None]
 _SHAPES: Final = ((7,), (257,), (3, 33), (4, 1, 9), (2, 5, 17), (40, 65), (2, 3, 4, 5))
 # Greater numbers are brought back, and a result of more elements is not made.
 _MOST, _SIZE, _MODULUS = 120, 12_000, 97
 
 
-def _last(rng: Rng, values: Values) -> int:
+def last(rng: Rng, values: Values) -> int:
     """Return the number of a value, of the last ones most often."""
     return max(int(k) for k in rng.integers(0, len(values), 2))
 
 
-def _beside(rng: Rng, values: Values, k: int) -> int:
+def beside(rng: Rng, values: Values, k: int) -> int:
     """Return the number of a value that broadcasts with another."""
     fit = []
     for j, other in enumerate(values):
@@ -57,15 +61,15 @@ _BINARY: Final[tuple[tuple[Function, Function], ...]] = (
 )  # fmt: skip
 
 
-def _binary(rng: Rng, values: Values, dtype: DType) -> Step:
-    k = _last(rng, values)
+def binary(rng: Rng, values: Values, dtype: DType) -> Step:
+    k = last(rng, values)
     ours, theirs = _BINARY[int(rng.integers(len(_BINARY)))]
-    read = (k, _beside(rng, values, k))
+    read = (k, beside(rng, values, k))
     return ours, theirs, read if rng.random() < 0.5 else read[::-1]
 
 
-def _chosen(rng: Rng, values: Values, dtype: DType) -> Step:
-    k = _last(rng, values)
+def chosen(rng: Rng, values: Values, dtype: DType) -> Step:
+    k = last(rng, values)
     same = [j for j, v in enumerate(values) if v.shape == values[k].shape]
     read = tuple(int(j) for j in rng.choice(same, 3))
     return (lambda a, b, c: e.where(a > b, c, b)), (lambda a, b, c: np.where(a > b, c, b)), read
@@ -73,7 +77,7 @@ def _chosen(rng: Rng, values: Values, dtype: DType) -> Step:
 
 def _unary(rng: Rng, values: Values, dtype: DType) -> Step:
     ours, theirs = ((e.neg, np.negative), (e.abs, np.abs), (e.sign, np.sign))[int(rng.integers(3))]
-    return ours, theirs, (_last(rng, values),)
+    return ours, theirs, (last(rng, values),)
 
 
 def _through(rng: Rng, values: Values, dtype: DType) -> Step:
@@ -82,7 +86,7 @@ def _through(rng: Rng, values: Values, dtype: DType) -> Step:
     return (
         lambda x: e.cast(e.cast(x, dtype=kind), dtype=dtype),
         lambda x: x,
-        (_last(rng, values),),
+        (last(rng, values),),
     )
 
 
@@ -90,8 +94,8 @@ def _axes(rng: Rng, rank: int) -> tuple[int, ...]:
     return tuple(sorted(int(a) for a in rng.permutation(rank)[: int(rng.integers(1, rank + 1))]))
 
 
-def _reduced(rng: Rng, values: Values, dtype: DType) -> Step | None:
-    k = _last(rng, values)
+def reduced(rng: Rng, values: Values, dtype: DType) -> Step | None:
+    k = last(rng, values)
     if not values[k].ndim:
         return None
     axes, kept = _axes(rng, values[k].ndim), bool(rng.random() < 0.7)
@@ -109,9 +113,9 @@ def _reduced(rng: Rng, values: Values, dtype: DType) -> Step | None:
     )
 
 
-def _along(rng: Rng, values: Values, dtype: DType) -> Step | None:
+def along(rng: Rng, values: Values, dtype: DType) -> Step | None:
     """A running sum, an order, or a roll along an axis."""
-    k = _last(rng, values)
+    k = last(rng, values)
     if not values[k].ndim:
         return None
     axis, by = int(rng.integers(values[k].ndim)), int(rng.integers(-3, 4))
@@ -129,9 +133,9 @@ def _along(rng: Rng, values: Values, dtype: DType) -> Step | None:
     return ours, theirs, (k,)
 
 
-def _moved(rng: Rng, values: Values, dtype: DType) -> Step | None:
+def moved(rng: Rng, values: Values, dtype: DType) -> Step | None:
     """A view of a value."""
-    k = _last(rng, values)
+    k = last(rng, values)
     shape = values[k].shape
     if not shape:
         return None
@@ -163,9 +167,32 @@ def _moved(rng: Rng, values: Values, dtype: DType) -> Step | None:
     return (lambda x: calor.reshape(x, turned)), (lambda x: np.reshape(x, turned)), (k,)
 
 
+def _turned(rng: Rng, values: Values, dtype: DType) -> Step | None:
+    """Two movements of one kind, of which a compiler may make one or none."""
+    k = last(rng, values)
+    rank = values[k].ndim
+    if rank < 2:
+        return None
+    one, other = int(rng.integers(rank)), int(rng.integers(rank))
+    order, then = (tuple(int(a) for a in rng.permutation(rank)) for _ in range(2))
+    ways: tuple[tuple[Function, Function], ...] = (
+        (lambda x: m.flip(m.flip(x, axes=(one,)), axes=(other,)),
+         lambda x: np.flip(np.flip(x, one), other)),
+        (lambda x: m.permute(m.permute(x, axes=order), axes=then),
+         lambda x: x.transpose(order).transpose(then)),
+        (lambda x: m.permute(m.flip(x, axes=(one,)), axes=order),
+         lambda x: np.flip(x, one).transpose(order)),
+        (lambda x: m.flip(x[1:], axes=(one,))[:-1], lambda x: np.flip(x[1:], one)[:-1]),
+        (lambda x: calor.roll(calor.roll(x, 1, axis=one), -1, axis=other),
+         lambda x: np.roll(np.roll(x, 1, one), -1, other)),
+    )  # fmt: skip
+    ours, theirs = ways[int(rng.integers(len(ways)))]
+    return ours, theirs, (k,)
+
+
 def _constant(rng: Rng, values: Values, dtype: DType) -> Step:
     """One number everywhere, of the shape of a value."""
-    shape, number = values[_last(rng, values)].shape, int(rng.integers(-2, 3))
+    shape, number = values[last(rng, values)].shape, int(rng.integers(-2, 3))
     return (
         lambda: calor.full(shape, number, dtype=dtype),
         lambda: np.full(shape, number),
@@ -173,8 +200,8 @@ def _constant(rng: Rng, values: Values, dtype: DType) -> Step:
     )
 
 
-def _joined(rng: Rng, values: Values, dtype: DType) -> Step | None:
-    k = _last(rng, values)
+def joined(rng: Rng, values: Values, dtype: DType) -> Step | None:
+    k = last(rng, values)
     shape = values[k].shape
     if not shape:
         return None
@@ -193,16 +220,16 @@ def _joined(rng: Rng, values: Values, dtype: DType) -> Step | None:
     )
 
 
-def _padded(rng: Rng, values: Values, dtype: DType) -> Step | None:
-    k = _last(rng, values)
+def padded(rng: Rng, values: Values, dtype: DType) -> Step | None:
+    k = last(rng, values)
     if not values[k].ndim:
         return None
     wide = [(int(a), int(b)) for a, b in rng.integers(0, 3, (values[k].ndim, 2))]
     return (lambda x: calor.pad(x, wide)), (lambda x: np.pad(x, wide)), (k,)
 
 
-def _gathered(rng: Rng, values: Values, dtype: DType) -> Step | None:
-    k = _last(rng, values)
+def gathered(rng: Rng, values: Values, dtype: DType) -> Step | None:
+    k = last(rng, values)
     if not values[k].ndim:
         return None
     axis = int(rng.integers(values[k].ndim))
@@ -215,9 +242,9 @@ def _gathered(rng: Rng, values: Values, dtype: DType) -> Step | None:
     )
 
 
-def _multiplied(rng: Rng, values: Values, dtype: DType) -> Step | None:
+def multiplied(rng: Rng, values: Values, dtype: DType) -> Step | None:
     """A product of a matrix with itself turned, or with another that fits."""
-    k = _last(rng, values)
+    k = last(rng, values)
     if values[k].ndim < 2:
         return None
     fit = [j for j, v in enumerate(values) if v.ndim == 2 and v.shape[0] == values[k].shape[-1]]
@@ -232,7 +259,7 @@ def _multiplied(rng: Rng, values: Values, dtype: DType) -> Step | None:
 
 def _dropped(rng: Rng, values: Values, dtype: DType) -> Step:
     """A value where random bits say so."""
-    k, seed, width = _last(rng, values), int(rng.integers(99)), int(rng.choice((8, 16, 32)))
+    k, seed, width = last(rng, values), int(rng.integers(99)), int(rng.choice((8, 16, 32)))
     shape, key, counter = values[k].shape, np.array([seed, 4]), np.array([seed, 0, 7, 0])
 
     def ours(x: Any) -> Any:
@@ -250,28 +277,84 @@ def _dropped(rng: Rng, values: Values, dtype: DType) -> Step:
 
 
 _CLOSED: Final = (
-    _binary, _binary, _binary, _chosen, _unary, _through, _reduced, _along, _moved, _moved, _joined,
-    _padded, _multiplied, _constant,
+    binary, binary, binary, chosen, _unary, _through, reduced, along, moved, moved, joined,
+    padded, multiplied, _constant,
 )  # fmt: skip
-# These read tensors that are no operands.
-_WAYS: Final = (*_CLOSED, _gathered, _dropped)
+# What programs are made of. The first reads tensors that are no operands.
+_WAYS: Final[dict[str, tuple[Way, ...]]] = {
+    "ops": (*_CLOSED, gathered, _dropped),
+    "closed": _CLOSED,
+    "movements": (moved, moved, moved, _turned, joined, padded, _constant, binary),
+    "constants": (_constant, _constant, _constant, binary, chosen, _unary, _through, reduced,
+                  moved, joined, joined, padded),
+}  # fmt: skip
 
 
-def _small(step: Step) -> Step:
-    """Return a step whose result is brought back to small numbers."""
-    ours, theirs, read = step
-    return (
-        lambda *x: calor.remainder(ours(*x), _MODULUS),
-        lambda *x: theirs(*x) % _MODULUS,
-        read,
-    )
+@dataclass(frozen=True)
+class Program:
+    """A drawn program of three operands.
+
+    Parameters
+    ----------
+    operands : sequence of array
+        The operands that it was drawn for.
+    steps : sequence of Step
+        Its ops, of which each makes one value more.
+    wanted : sequence of int
+        The values that are results: all that nothing reads, and some others.
+    """
+
+    operands: Sequence[Array]
+    steps: Sequence[Step]
+    wanted: Sequence[int]
+
+    def run(self, *tensors: Any) -> list[Any]:
+        """Return the results for tensors."""
+        return self._of(0, tensors)
+
+    def meaning(self, *arrays: Array) -> list[Array]:
+        """Return the results for arrays."""
+        return [np.asarray(made) for made in self._of(1, arrays)]
+
+    def largest(self, *arrays: Array) -> float:
+        """Return the largest magnitude of all values between the operands and the results."""
+        every = Program(self.operands, self.steps, range(3, 3 + len(self.steps)))
+        return max(float(np.abs(made).max(initial=0)) for made in every.meaning(*arrays))
+
+    def _of(self, side: int, values: Sequence[Any]) -> list[Any]:
+        made = list(values)
+        for step in self.steps:
+            function = step[0] if side == 0 else step[1]
+            made.append(function(*(made[k] for k in step[2])))
+        return [made[k] for k in self.wanted]
 
 
-def _drawn(
-    arrays: Sequence[Array], rng: Rng, dtype: DType, count: int, ways: Sequence[Any]
-) -> tuple[list[Step], list[Array]]:
+def drawn(rng: Rng, dtype: DType, count: int, ways: Sequence[Way], kept: Kept) -> Program:
+    """Draw a program.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+        Draws its operands and its steps.
+    dtype : DType
+        The dtype of the operands and of the results.
+    count : int
+        The number of steps.
+    ways : sequence of callable
+        Draw a step for the values that are there; None where none fits.
+    kept : callable
+        Returns a step and what it made, both within bounds.
+
+    Returns
+    -------
+    Program
+        The program.
+    """
+    shape = _SHAPES[int(rng.integers(len(_SHAPES)))]
+    shapes = (shape, shape, tuple(n if rng.random() < 0.5 else 1 for n in shape))
+    given = [np.asarray(rng.integers(-9, 10, s)) for s in shapes]
     steps: list[Step] = []
-    values = list(arrays)
+    values = list(given)
     while len(steps) < count:
         step = ways[int(rng.integers(len(ways)))](rng, values, dtype)
         if step is None:
@@ -279,19 +362,30 @@ def _drawn(
         made = np.asarray(step[1](*(values[k] for k in step[2])))
         if not 0 < made.size <= _SIZE or made.ndim > 5:
             continue
-        if np.abs(made).max() > _MOST:
-            step, made = _small(step), made % _MODULUS
+        step, made = kept(step, made)
         steps.append(step)
         values.append(made)
-    return steps, values
+    read = {k for _, _, numbers in steps for k in numbers}
+    more = {int(k) for k in rng.integers(len(given), len(values), 2)}
+    wanted = [k for k in range(len(given), len(values)) if k not in read or k in more]
+    return Program(given, steps, wanted)
 
 
-def program(
-    number: int, ops: int, dtype: DType, *, closed: bool = False
-) -> tuple[list[Array], Callable[..., list[Any]], list[Array]]:
-    """Return a program of so many ops: its operands, itself, and its results.
+def _whole(step: Step, made: Array) -> tuple[Step, Array]:
+    """Return a step whose result is brought back to small numbers, if it is not of such."""
+    if np.abs(made).max() <= _MOST:
+        return step, made
+    ours, theirs, read = step
+    small: Step = (
+        lambda *x: calor.remainder(ours(*x), _MODULUS),
+        lambda *x: theirs(*x) % _MODULUS,
+        read,
+    )
+    return small, made % _MODULUS
 
-    All values that nothing reads are results, and some others.
+
+def program(number: int, ops: int, dtype: DType, made_of: str = "ops") -> Program:
+    """Return a program of so many ops on small whole numbers.
 
     Parameters
     ----------
@@ -301,45 +395,35 @@ def program(
         The number of ops.
     dtype : DType
         The dtype of the operands and of the results.
-    closed : bool, default False
-        Whether the program reads its operands only.
+    made_of : str, default "ops"
+        "ops", "closed" for those that read operands only, "movements" or "constants".
 
     Returns
     -------
-    operands : list of array
-        The operands.
-    run : callable
-        Takes the operands as tensors and returns the results.
-    results : list of array
-        What ``run`` returns.
+    Program
+        The program.
     """
     rng = np.random.default_rng([number, ops])
-    shape = _SHAPES[int(rng.integers(len(_SHAPES)))]
-    shapes = (shape, shape, tuple(n if rng.random() < 0.5 else 1 for n in shape))
-    given = [rng.integers(-9, 10, s) for s in shapes]
-    steps, values = _drawn(given, rng, dtype, ops, _CLOSED if closed else _WAYS)
-    read = {k for _, _, numbers in steps for k in numbers}
-    more = {int(k) for k in rng.integers(len(given), len(values), 2)}
-    wanted = [k for k in range(len(given), len(values)) if k not in read or k in more]
-
-    def run(*tensors: Any) -> list[Any]:
-        made = list(tensors)
-        for ours, _, numbers in steps:
-            made.append(ours(*(made[k] for k in numbers)))
-        return [made[k] for k in wanted]
-
-    found = [values[k].astype(dtype.numpy) for k in wanted]
-    return [a.astype(dtype.numpy) for a in given], run, found
+    return drawn(rng, dtype, ops, _WAYS[made_of], _whole)
 
 
-def _crossed(scenario: Scenario, rng: Rng, dtype: DType) -> Problem:
-    arrays, run, want = program(scenario["program"], scenario["ops"], dtype)
-    kinds = [dtype] * len(want)
-    return Problem(arrays, run, lambda: want, kinds, zeros=False, slope=False)
+def _crossed(made_of: str, scenario: Scenario, rng: Rng, dtype: DType) -> Problem:
+    made = program(scenario["program"], scenario["ops"], dtype, made_of)
+    want = [a.astype(dtype.numpy) for a in made.meaning(*made.operands)]
+    arrays, kinds = [a.astype(dtype.numpy) for a in made.operands], [dtype] * len(want)
+    return Problem(arrays, made.run, lambda: want, kinds, zeros=False, slope=False)
 
 
 SUBJECTS: list[Subject] = [
-    Subject("", _crossed, (float32, int32),
+    Subject("", partial(_crossed, "ops"), (float32, int32),
             {"program": tuple(range(8)), "ops": (5, 12, 25), "mode": ("jit", "again")},
             {"program": tuple(range(500)), "ops": (60,)}, name="chain-of-drawn-ops"),
+    Subject("", partial(_crossed, "movements"), (float32,),
+            {"program": tuple(range(32)), "ops": (5,), "mode": ("jit",)},
+            {"program": tuple(range(500)), "ops": (12,)}, name="chain-of-drawn-movements",
+            each="program"),
+    Subject("", partial(_crossed, "constants"), (float32, int32),
+            {"program": tuple(range(24)), "ops": (8,), "mode": ("jit",)},
+            {"program": tuple(range(500)), "ops": (20,)}, name="chain-of-drawn-constants",
+            each="program"),
 ]  # fmt: skip

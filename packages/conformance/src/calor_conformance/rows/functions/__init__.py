@@ -1,0 +1,64 @@
+"""Functions, how they are called at drawn arguments, and what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import calor
+
+from . import further_names, numpy_names, own_names
+from .drawing import Arguments, Rng
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to call a function.
+
+    Parameters
+    ----------
+    name : str
+        The function's name in calor.
+    about : str
+        What tells this way from others, "" for the usual one.
+    draw : callable
+        Draws positional and keyword arguments.
+    meaning : callable
+        The function of NumPy, or one made of those.
+    other : callable, default None
+        What is called in calor, if it is no function of the name.
+    """
+
+    name: str
+    about: str
+    draw: Callable[[Rng], Arguments] = field(repr=False)
+    meaning: Function = field(repr=False)
+    other: Function | None = field(default=None, repr=False)
+
+    @property
+    def label(self) -> str:
+        """A readable name, unique among all ways."""
+        return "-".join(filter(None, (self.name, self.about)))
+
+    def call(self, *given: Any, **options: Any) -> Any:
+        """Call the function of calor."""
+        return (self.other or getattr(calor, self.name))(*given, **options)
+
+
+def ways() -> Iterator[Way]:
+    """Yield each way to call each function."""
+    for names, draw in numpy_names.WAYS:
+        for name in names.split():
+            theirs = numpy_names.THEIRS.get(name) or getattr(np, name)
+            yield Way(name, "", draw, theirs, numpy_names.OURS.get(name))
+    for table in (further_names, own_names):
+        for names, about, draw in table.WAYS:
+            for name in names.split():
+                label = "-".join(filter(None, (name, about)))
+                theirs = table.THEIRS.get(label) or getattr(np, name)
+                yield Way(name, about, draw, theirs, getattr(table, "OURS", {}).get(label))
