@@ -431,3 +431,30 @@ def test_steps_that_may_fail_are_part_of_a_whole(device):
             with pytest.raises(ElementIndexError):
                 jitted(*given, bad)[0].numpy()
         assert jitted.programs[0].executable.whole is not None
+
+
+def test_a_program_of_many_loops_takes_the_same_memory_at_each_call(device, monkeypatch):
+    """It frees blocks in another order than it takes them, so the last one freed is another one."""
+
+    def layers(weights, start, rows):
+        for _ in range(3):
+            *_, rows, other = recurrent(weights, start, rows)
+            rows = calor.concat([other, rows[1:]])[1:]
+        return rows
+
+    given = numbers(WIDTH, WIDTH), numbers(1, WIDTH), numbers(4, 1, WIDTH)
+    with calor.device("numpy"):
+        graph = calor.trace(layers, *map(calor.asarray, given))
+    backend = device.backend
+    executable, queue = backend.compile(0, graph), backend.engine(0).device.queue
+    inputs = [backend.upload(0, array) for array in given]
+    for _ in range(2):
+        executable(inputs)
+    run, taken = queue.run, []
+    monkeypatch.setattr(queue, "run", lambda *given: (taken[-1].append([*given]), run(*given)))
+    for _ in range(2):
+        taken.append([])
+        executable(inputs)
+    first, second = ([(id(one), [h.ctypes.data for h in hs]) for one, hs in c] for c in taken)
+    assert len(first) > 3
+    assert first == second

@@ -178,6 +178,17 @@ class Pool:
         except IndexError:
             return self.find(room)
 
+    def settle(self) -> None:
+        """Order idle blocks, so that a program takes the same ones whatever order freed them.
+
+        A program of many stages frees blocks in another order than it takes them, and would have
+        another permutation at each call, for which devices prepare launches anew.
+        """
+        for idle in list(self._bins.values()):
+            if len(idle) > 1:
+                # No Python code runs meanwhile, in which the list could change.
+                idle.sort(key=id)
+
     def has_room(self, nbytes: int, beside: int) -> bool:
         """Return whether the limit allows uncounted bytes beside those of a call."""
         if self.limit is None:

@@ -487,6 +487,7 @@ class ControlPlan:
 
     def _by_stages(self, inputs: Sequence[Any], into: Sequence[Any] | None) -> Buffers:
         self.engine.pool.reserve(self.required_bytes, self.largest)
+        self.engine.pool.settle()
         values: dict[int, Any] = dict(zip(self.graph.inputs, inputs, strict=True))
         for (taken, made, runner), ends in zip(self.stages, self.ends, strict=True):
             given = [values[v] for v in taken]

@@ -71,6 +71,38 @@ def test_weights_beyond_the_registers_are_in_shared_memory(waits, by_units, monk
     check(("lstm", "float32", 2, 2, 13, False, False), CORES, CLOSE["float32"])
 
 
+@pytest.mark.parametrize(
+    ("case", "room"),
+    [
+        (("lstm", "float32", 2, 1, 33, False, True), 7500),
+        (("gru", "bfloat16", 2, 3, 11, True, False), 1500),
+        (("plain", "float32", 3, 1, 16, True, False), 3500),
+        (("lstm", "float64", 2, 1, 7, False, False), 1500),
+    ],
+    ids=str,
+)
+def test_weights_beyond_a_cube_are_read_at_each_step(case, room, by_units, monkeypatch):
+    """Some are in registers, some in shared memory if that has room, and the last ones in none."""
+    monkeypatch.setattr(unit_plan, "_MOST_REGISTERS", unit_plan._OTHERS + 40)
+    apart = replace(CORES, features=CORES.features - {"together"}, shared_bytes=room)
+    by_units(lambda one: one.held and one.streamed and (one.stored > 0) == (room > 2000))
+    check(case, apart, CLOSE[case[1]])
+
+
+def test_weights_that_a_cores_cache_does_not_hold_are_not_read_at_each_step():
+    """Cubes that run together hold all of them; steps are launches of their own elsewhere."""
+    step = scan_of(lambda h, x, w: calor.tanh(h @ w + x), W, dtype="float32")
+    cell = cell_of(step.attributes["body"], 1, 1)
+    wide = replace(INFO, cores=132, shared_bytes=48 << 10)
+    apart = replace(wide, features=wide.features - {"together"})
+    plans = [plan for _, plan in unit_plans(cell, 16, 384, apart)]
+    assert plans
+    assert all(plan.streamed and not plan.waits for plan in plans)
+    assert all(plan.shared_bytes <= apart.shared_bytes for plan in plans)
+    assert not unit_plans(cell, 16, 450, apart)
+    assert not any(plan.streamed for _, plan in unit_plans(cell, 16, 384, wide))
+
+
 # The sums of a unit at the same time; samples, lanes and own features of the plan, its blocks and
 # the units that have the same sums: fewer than blocks, as many, more.
 BLOCKS = [

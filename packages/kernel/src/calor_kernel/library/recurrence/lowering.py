@@ -30,8 +30,9 @@ _REAL: Final = (float16, bfloat16, float32)
 # Plans by units that are measured.
 _CANDIDATES: Final = 8
 # Cycles of a step as a list of launches, beside its products, and the share of a core's
-# multiply-adds, 128 a cycle, that these reach.
-_STEP, _REACHED = 9000, 0.6
+# multiply-adds, 128 a cycle, that these reach. Where launches are dear, cycles of a step for each
+# nanosecond of a launch: there are two or three launches, of which a part is counted already.
+_STEP, _REACHED, _DEAR = 9000, 0.6, 2
 
 Plan = RecurrencePlan | UnitPlan
 
@@ -77,7 +78,7 @@ def _plans(cell: Cell, weight: DType, samples: int, features: int, info: DeviceI
         made = plans_of(cell, samples, features, info)
         found += [(cycles_of(plan, cell, features), plan) for plan in made]
     products = samples * cell.factors * cell.sums * features**2
-    most = _STEP + products / (info.cores * 128 * _REACHED)
+    most = _STEP + _DEAR * info.launch_ns + products / (info.cores * 128 * _REACHED)
     by_units = unit_plans(cell, samples, features, info)
     found += [pair for pair in by_units[:_CANDIDATES] if pair[0] < most]
     return [plan for _, plan in sorted(found, key=lambda pair: pair[0])]

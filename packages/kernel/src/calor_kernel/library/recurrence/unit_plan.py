@@ -4,7 +4,8 @@ Requirements: a launch takes any real dtype, where matrix instructions take some
 of which a matrix instruction would leave most rows empty. Samples are independent, so *groups* of
 cubes share nothing but the launch. The cubes of a group divide the features; a group of one cube
 waits for no other, and every device with barriers runs it. Where cubes wait, all cubes of the
-launch run at the same time: some that started would wait for others that may never start.
+launch run at the same time: some that started would wait for others that may never start. On
+devices that do not promise that, a cube reads weights for which it has no room at each step.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from calor_kernel.library.recurrence.cell import Cell
 
 # What cubes that wait for each other need of a device.
 _WAITING: Final = ("atomics", "atomics_64", "together")
+# The most bytes of weights that a cube reads at each step.
+_STREAMED_BYTES: Final = 1 << 19
 # Bytes of a vector of weights and factors.
 _VECTOR: Final = 16
 # The registers of a unit beside weights, sums and rows.
@@ -46,6 +49,9 @@ _CHAINS: Final = 4
 _STEP, _ADDED, _FACTORS, _WEIGHTS, _EXCHANGED, _LEVEL = 315, 0.88, 2.24, 3.16, 0.91, 31.5
 _EVALUATED, _BESIDE = 3.58, 0.33
 _WAITED, _FACTOR, _WORD, _CUBE = 438, 0.38, 61, 15
+# Cycles in which a core reads a plane's vector of weights from the device's cache, where half of
+# all cores do: 64 bytes a cycle at most.
+_READ: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +61,8 @@ class UnitPlan:
     ``dtype``: of the sums. ``samples``: of a group of cubes. ``features``: of a cube. ``terms``: of
     the product. ``sums``: of a feature. ``lanes``: the units that share a feature's sums. ``own``:
     the features of a unit. ``at_once``: the samples whose sums a unit has at the same time.
-    ``held``: the vectors of terms of a unit whose weights are in registers.
+    ``held``: the vectors of terms of a unit whose weights are in registers; ``streamed``: of which
+    it reads them from memory at each step; those between are in shared memory.
     ``waits``: whether a group has several cubes. ``wide``: whether adjacent weights of a unit lie
     at whole accesses.
     """
@@ -69,6 +76,7 @@ class UnitPlan:
     own: int
     at_once: int = 1
     held: int = 0
+    streamed: int = 0
     waits: bool = False
     wide: bool = False
 
@@ -151,7 +159,12 @@ class UnitPlan:
     @property
     def stored(self) -> int:
         """The elements of weights in shared memory."""
-        return (self.vectors - self.held) * self.columns * self.units * self.width
+        return (self.vectors - self.held - self.streamed) * self.line
+
+    @property
+    def line(self) -> int:
+        """The elements of a vector of weights of all units and columns."""
+        return self.columns * self.units * self.width
 
     @property
     def shared_bytes(self) -> int:
@@ -215,7 +228,7 @@ def _plans(cell: Cell, samples: int, features: int, info: DeviceInfo) -> Iterato
                 at_once = min(group, 1 << fitting.bit_length() - 1)
                 plan = UnitPlan(
                     *(dtype, group, own, terms, cell.sums, near, count),
-                    *(at_once, 0, cubes > 1),
+                    *(at_once, 0, 0, cubes > 1),
                 )
                 found = _holding(plan, cell, info)
                 if found is not None:
@@ -248,7 +261,14 @@ def _holding(plan: UnitPlan, cell: Cell, info: DeviceInfo) -> UnitPlan | None:
     if room < 1 or written < 1:
         return None
     made = replace(plan, held=min(room, written, plan.vectors))
-    return made if made.shared_bytes <= info.shared_bytes else None
+    beyond = made.shared_bytes - info.shared_bytes
+    if beyond <= 0:
+        return made
+    nbytes = made.line * int(plan.dtype.itemsize)
+    streamed = -(-beyond // nbytes)
+    if plan.waits or info.has("together") or streamed * nbytes > _STREAMED_BYTES:
+        return None
+    return replace(made, streamed=streamed) if streamed <= made.vectors - made.held else None
 
 
 def unit_cycles(plan: UnitPlan, cell: Cell, samples: int, features: int, info: DeviceInfo) -> float:
@@ -257,10 +277,12 @@ def unit_cycles(plan: UnitPlan, cell: Cell, samples: int, features: int, info: D
     words = int(plan.dtype.itemsize) // 4
     read = plan.samples * plan.vectors
     added = read * plan.width * plan.columns * words
-    stored = plan.blocks * (plan.vectors - plan.held) * plan.columns
+    stored = plan.blocks * (plan.vectors - plan.held - plan.streamed) * plan.columns
+    streamed = plan.blocks * plan.streamed * plan.columns
     levels = plan.lanes.bit_length() - 1
     of_planes = _ADDED * added / 4 + _FACTORS * read + _WEIGHTS * stored
     of_planes += _EXCHANGED * plan.blocks * _shuffles(plan)
+    of_planes += _READ * streamed * max(1, 2 * cubes * plan.groups(samples) / info.cores)
     evaluated = plan.turns * (cell.before.weight + cell.after.weight)
     made = _STEP + planes * of_planes + _LEVEL * plan.blocks * levels
     made += evaluated * (_EVALUATED + _BESIDE * planes)

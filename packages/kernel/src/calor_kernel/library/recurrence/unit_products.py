@@ -1,8 +1,9 @@
 """Products of a recurrent scan by units: their weights, sums and exchanges.
 
 Requirements: weights are read once, and stay in registers as far as these go and else in shared
-memory. Each vector of factors that a unit reads serves all its columns. Units that share features
-exchange half of their sums at each distance, so an exchange of all sums moves each about once.
+memory; a plan may leave the last ones in memory, where each step reads them. Each vector of factors
+that a unit reads serves all its columns. Units that share features exchange half of their sums at
+each distance, so an exchange of all sums moves each about once.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ def lane(plan: UnitPlan) -> kl.Number:
 class UnitWeights:
     """The weights of a unit's terms and columns, 0 beyond them.
 
-    Those of the first vectors of terms are in registers, the others in shared memory, where a unit
-    reads what it wrote itself.
+    Those of the first vectors of terms are in registers, the next ones in shared memory, where a
+    unit reads what it wrote itself, and the last ones where they are given.
     """
 
     def __init__(
@@ -36,6 +37,8 @@ class UnitWeights:
         cell: Cell,
     ) -> None:
         self.plan = plan
+        self.given = weight, features, begin
+        self.cell = cell
         self.held = kl.registers((max(plan.held, 1), plan.columns), plan.dtype, plan.width)
         self.memory = kl.shared(plan.stored, plan.dtype, align=16) if plan.stored else None
         for vector in range(plan.held):
@@ -43,14 +46,14 @@ class UnitWeights:
             for column, one in enumerate(made):
                 self.held[vector, column] = one
         if self.memory is not None:
-            self._store(weight, features, begin, cell)
+            self._store()
 
     @kl.helper
-    def _store(self, weight: kl.Pointer, features: kl.Number, begin: kl.Number, cell: Cell) -> None:
+    def _store(self) -> None:
         plan, memory = self.plan, self.memory
         assert memory is not None
-        for vector in kl.loop_range(plan.held, plan.vectors):
-            made = weights_of(weight, features, begin, vector, plan, cell)
+        for vector in kl.loop_range(plan.held, plan.vectors - plan.streamed):
+            made = weights_of(*self.given, vector, plan, self.cell)
             for column, one in enumerate(made):
                 memory.store(self._place(vector, column), one)
 
@@ -93,6 +96,8 @@ class UnitWeights:
             self._add(sums, factors, vector, [self.held[vector, c] for c in range(plan.columns)])
         if self.memory is not None:
             self._add_stored(sums, factors)
+        if plan.streamed:
+            self._add_streamed(sums, factors)
         # The columns are blocks of a unit's features.
         count = plan.sums
         items = [
@@ -109,10 +114,16 @@ class UnitWeights:
     def _add_stored(self, sums: kl.Registers, factors: kl.Pointer) -> None:
         plan, memory = self.plan, self.memory
         assert memory is not None
-        for vector in kl.loop_range(plan.held, plan.vectors):
+        for vector in kl.loop_range(plan.held, plan.vectors - plan.streamed):
             columns = range(plan.columns)
             read = [memory.load(self._place(vector, c), plan.width) for c in columns]
             self._add(sums, factors, vector, read)
+
+    @kl.helper
+    def _add_streamed(self, sums: kl.Registers, factors: kl.Pointer) -> None:
+        plan = self.plan
+        for vector in kl.loop_range(plan.vectors - plan.streamed, plan.vectors):
+            self._add(sums, factors, vector, weights_of(*self.given, vector, plan, self.cell))
 
     def _add(
         self,
