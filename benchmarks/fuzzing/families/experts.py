@@ -65,7 +65,9 @@ def _route(p: Parameters) -> Work:
         return like(values / values.sum(axis=-1, keepdims=True), x)
 
     made = () if balance else (tokens, picks)
-    return _work(p, [Operand((tokens, experts))], call, made, 5.0 * tokens * experts, experts)
+    # Of half types two weights may be equal, and libraries pick either.
+    given = [Operand((tokens, experts), "float32" if balance else "float")]
+    return _work(p, given, call, made, 5.0 * tokens * experts, experts)
 
 
 def _places(p: Parameters) -> Work:

@@ -54,6 +54,18 @@ VIEWS = {
         x.reshape(-1, 5),
         np.broadcast_to(x.reshape(-1, 5)[:, :1], (280, 5)),
     ),
+    "runs": lambda x: (
+        x.reshape(7, 20, 2, 5).transpose(0, 2, 1, 3),
+        x.reshape(7, 2, 20, 5),
+    ),
+    "runs-of-vectors": lambda x: (
+        x.reshape(7, 5, 5, 8).transpose(2, 0, 1, 3),
+        x.reshape(7, 5, 5, 8).transpose(2, 0, 1, 3)[::-1],
+    ),
+    "runs-column": lambda x: (
+        x.reshape(20, 5, 14).transpose(1, 0, 2),
+        np.broadcast_to(x[0, 0, :20, None], (5, 20, 14)),
+    ),
     "empty": lambda x: (x[:0], x[:0]),
     "one": lambda x: (x[:1, :1, :1], x[1:2, :1, :1]),
     "no-axes": lambda x: (x[0, 0, 0:1].reshape(()), x[0, 0, 1:2].reshape(())),
@@ -96,6 +108,19 @@ def test_aligned_vectors(view, dtype):
     expression, outputs = Expression.of("add", (kind, kind), kind), [spec(a.shape, kind)]
     (work, *_) = lower_expression(expression, views, outputs, MACHINES["many-units"][0])
     assert (work.launches[0].label == "elementwise.vectors") == VECTORS[view]
+
+
+@pytest.mark.parametrize("length", range(1, 17))
+def test_runs_of_short_rows(length):
+    x = _numbers((3, 4, 2, 5, length), np.float32)
+    a, b = x.transpose(1, 0, 3, 2, 4), x[0, 0, 0, 0, :1]
+    b = np.broadcast_to(b, a.shape)
+    made, wanted = run_op("mul", [a, b])
+    np.testing.assert_array_equal(made, wanted)
+    views = [view_of(one, base_of(one)) for one in (a, b)]
+    expression = Expression.of("mul", (float32, float32), float32)
+    (work, *_) = lower_expression(expression, views, [spec(a.shape, float32)], ONE_UNIT)
+    assert (work.launches[0].label == "elementwise.runs") == (1 < length < 16)
 
 
 @pytest.mark.parametrize("count", [1, 15, 16, 17, 63, 64, 65, 1000, 70003])

@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from calor.dtypes import ALL, float32, int32
+from calor.dtypes import ALL, bfloat16, float32, int32
+from calor.specs import spec
 from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.contract.launching import Bound
 from calor_kernel.contract.work import Scratch, View
@@ -121,6 +122,8 @@ def test_shapes(backend, op, kind, row):
 def test_types(backend, op, kind, dtype):
     check(backend, op, kind, ROWS[2], dtype)
     check(backend, op, kind, ((2, 6, 4), (2, 2), (2, 2), (NONE, NONE), (1, 1)), dtype)
+    apart = ((2, 4, 5, 6), (2, 2, 2), (2, 2, 3), (NONE, (0, 1), NONE), (1, 1, 1))
+    check(backend, op, kind, apart, dtype)
 
 
 @pytest.mark.parametrize("op", OPS)
@@ -157,6 +160,22 @@ def test_long_windows_are_rows():
     ]
     labels = [one and one.label for one in made]
     assert labels == ["window long rows", "window choice rows", "window gradient scatter"]
+
+
+@pytest.mark.parametrize(
+    ("slide", "dtype", "scatters"),
+    [
+        (Slide(4, 2, 2, 1, 0, 8), float32, True),
+        (Slide(8, 3, 1, 1, -1, 8), float32, True),
+        (Slide(4, 2, 2, 1, 0, 8), bfloat16, True),
+        (Slide(8, 3, 1, 1, -1, 8), bfloat16, False),
+    ],
+)
+def test_windows_of_volumes_add_to_their_extremes(slide, dtype, scatters):
+    windows = Windows((3,), (slide,) * 3)
+    g = View.dense(spec((3, *(slide.count,) * 3), dtype))
+    made = scattered(windows, g, Bound(Scratch(0), int32), replace(ONE_UNIT, max_units=1))
+    assert (made is not None) == scatters
 
 
 BLOCKS = [

@@ -29,6 +29,7 @@ from calor_kernel.library.elementwise.strided import (
     elementwise_flat,
     elementwise_lanes,
     elementwise_rows,
+    elementwise_runs,
     elementwise_vectors,
 )
 from calor_kernel.library.elementwise.tiles import (
@@ -392,6 +393,40 @@ def _rows(p: Problem, request: Request) -> list[Work]:
     )
 
 
+def _runs_refusal(p: Problem, request: Request) -> str | None:
+    if p.many:
+        return "units of large cubes are lanes"
+    if p.joins:
+        return _PARTS
+    if len(p.sizes) < 2 or not 2 <= p.sizes[-1] < _LONG_ROW:
+        return "rows are long, or single values"
+    if p.expression.weight >= _LONG:
+        return "the expression compiles slowly"
+    if any(s[-1] not in (0, 1) for s in p.strides):
+        return "an operand is strided along the last axis"
+    return None
+
+
+def _runs(p: Problem, request: Request) -> list[Work]:
+    width = p.width
+    while width > p.sizes[-1]:
+        width //= 2
+    if 2 * width < p.sizes[-1]:
+        return []
+    rows = prod(p.sizes[:-1])
+    turns = greatest(_CHUNK // (p.value_bytes * p.sizes[-1]), 1)
+    return p.launch(
+        elementwise_runs,
+        "elementwise.runs",
+        Grid.line(-(-rows // turns)),
+        rows=rows,
+        turns=turns,
+        sizes=p.sizes,
+        strides=p.strides,
+        by=p.blueprint(width),
+    )
+
+
 def _index(p: Problem) -> DType:
     """Return the type of positions of values."""
     # The largest distance of a view's elements from its first one.
@@ -468,6 +503,7 @@ _WAYS: Final[tuple[Way[Problem], ...]] = (
     Way("elementwise.tiles", _tiles_refusal, _tiles, spare=True),
     Way("elementwise.short", _short_refusal, _short, spare=True),
     Way("elementwise.rows", _rows_refusal, _rows, spare=True),
+    Way("elementwise.runs", _runs_refusal, _runs, spare=True),
     Way("elementwise.vectors", _vectors_refusal, _vectors, spare=True),
     Way("elementwise.lanes", serves, _lanes, spare=True),
 )

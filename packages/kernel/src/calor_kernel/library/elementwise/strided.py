@@ -219,6 +219,51 @@ def elementwise_rows(
 
 
 @kl.kernel
+def elementwise_runs(
+    sources: tuple[kl.In, ...],
+    targets: tuple[kl.Out, ...],
+    rows: kl.Size,
+    turns: kl.Size,
+    sizes: tuple[kl.FastDivmod, ...],
+    strides: tuple[tuple[kl.Stride, ...], ...],
+    *,
+    by: Blueprint,
+) -> None:
+    """Compute rows of one or two vectors, ``turns`` of them a cube, by cubes of one unit.
+
+    A run of rows along the axis before the last costs one division. The second vector of a row ends
+    with the row. All operands of a row are read before its results are written.
+    """
+    width, length = by.width, sizes[-1].divisor
+    row = kl.cube_position() * turns
+    end = kl.min(row + turns, rows)
+    while row < end:
+        position = kl.unravel(row, sizes[:-1])
+        starts = [kl.offset_of(position, s[:-1]) for s in strides]
+        run = kl.min(end - row, sizes[-2].divisor - position[-1])
+        for k in kl.loop_range(run):
+            base = (row + k) * length
+            made = []
+            for far in (0, length - width):
+                values = [
+                    load(
+                        sources[n],
+                        dtype,
+                        start + k * s[-2] + (far if step else 0),
+                        width,
+                        step=step,
+                    )
+                    for n, (dtype, start, s, step) in enumerate(
+                        zip(by.expression.operands, starts, strides, by.steps, strict=True)
+                    )
+                ]
+                made.append((base + far, by.expression.evaluate(values)))
+            for place, results in made:
+                by.write(targets, place, results)
+        row = row + run
+
+
+@kl.kernel
 def elementwise_vectors(
     sources: tuple[kl.In, ...],
     targets: tuple[kl.Out, ...],

@@ -65,12 +65,7 @@ from calor_kernel.library.indexing.scatter import (
     scatter_rows,
 )
 from calor_kernel.library.indexing.shared_lines import fits, lines_launch
-from calor_kernel.library.indexing.sparse_updates import ROOMS as FEW
-from calor_kernel.library.indexing.sparse_updates import (
-    suits_sparse_rows,
-    update_sparse_rows,
-    vectors_of,
-)
+from calor_kernel.library.indexing.sparse_updates import add_linked_rows, suits_linked_rows
 from calor_kernel.library.scan.decoupled_look_back import clear
 from calor_kernel.library.steps import Steps
 
@@ -390,18 +385,15 @@ def lower_scatter_nd(request: Request) -> Sequence[Work] | Refusal:
     depth = indices.shape[-1]
     sizes = x.shape[:depth]
     picks, rows = prod(indices.shape[:-1]), prod(sizes)
-    half = x.dtype.kind == "float" and x.dtype.itemsize == 2 and update != "assign"
-    single = (
-        picks * x.size > 0 and half and suits_sparse_rows(request, picks, prod(x.shape[depth:]))
-    )
-    target = Target(request, single or _few(request, picks, rows))
+    linked = update != "assign" and x.size > 0 and suits_linked_rows(request, picks, rows)
+    target = Target(request, linked or _few(request, picks, rows))
     length = prod(x.shape[depth:]) * target.words
     wrong = failures(sizes, range(depth))
     if picks * length * rows == 0:
         return target.work(wrong)
     axes = IndexedAxes(sizes, row_major(sizes))
-    if single:
-        _add_sparse_rows(target, picks, length, axes)
+    if linked:
+        add_linked_rows(target.steps, request, picks, rows, axes, target.given)
         return target.work(wrong)
     if info.max_units > 1 and info.has("atomics") and not target.pair:
         made = CooperativeScatter(target, picks, rows, length, UpdatedRows(axes=axes))
@@ -425,27 +417,6 @@ def lower_scatter_nd(request: Request) -> Sequence[Work] | Refusal:
         **target.given,
     )
     return target.work(wrong)
-
-
-def _add_sparse_rows(target: Target, picks: int, length: int, axes: IndexedAxes[int]) -> None:
-    """Add the launch in which the first update of a row does the work of all of them."""
-    lanes, vectors = vectors_of(target.request, length)
-    # A cube reads all indices, so there are no more cubes than cores.
-    turns = -(-picks // least(picks, target.info.cores))
-    target.steps.add(
-        update_sparse_rows,
-        Grid.line(-(-picks // turns)),
-        Effort(f"scatter {target.update} of few", picks * length, 6 * picks * length),
-        picks=picks,
-        turns=turns,
-        length=length,
-        axes=axes,
-        lanes=lanes,
-        vectors=vectors,
-        room=next(room for room in FEW if picks <= room),
-        wide=float32,
-        **target.given,
-    )
 
 
 @lowering("scatter_along", dense=(0, 1, 2))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Final, Generic, TypeVar
 
+from calor.dtypes import DType
 from calor_kernel import language as kl
 from calor_kernel.contract.choices import exceeds, greatest
 from calor_kernel.contract.info import DeviceInfo
@@ -19,9 +20,11 @@ from calor_kernel.language.declared import N
 from calor_kernel.library.conv.vector_tiles import Slide, below
 from calor_kernel.library.pool.problem import Windows, leading, reduction
 
-# Elements of a cube, and positions of a window from which its elements gather for longer.
+# Elements of a cube, and positions of a window from which its elements gather for longer than from
+# rows, of which there are up to so many axes.
 _GRAIN: Final = 1 << 15
 _POSITIONS: Final = 32
+_AXES: Final = 2
 D = TypeVar("D")
 
 
@@ -51,8 +54,12 @@ def scatter_gradient(
     over: Plane[kl.Number, kl.FastDivmod],
     *,
     lanes: int,
+    wide: DType,
 ) -> None:
-    """Write ``turns`` planes from x on: zeros, and sums of g at the chosen elements."""
+    """Write ``turns`` planes from x on: zeros, and sums of g at the chosen elements.
+
+    ``wide``: the dtype of sums; of a narrower g an element is given one term at most.
+    """
     first = kl.cube_position(0) * turns
     zero = kl.constant(0, c.dtype, lanes)
     for plane in kl.loop_range(first, kl.min(first + turns, planes)):
@@ -70,18 +77,22 @@ def scatter_gradient(
                 ):
                     position = place * slide.stride + tap * slide.dilation + slide.start
                     at, of = at * slide.size + position, of + place * along
-                c[to + at] = c[to + at] + g[of]
+                c[to + at] = (c[to + at].to(wide) + g[of].to(wide)).to(c.dtype)
 
 
 def scattered(windows: Windows, g: View, chosen: Bound, info: DeviceInfo) -> Launch | None:
     """Return the launch of the elements' gradients; None if they had better gather them.
 
-    Sums of half types are rounded once, so they are gathered.
+    Sums of half types are rounded once, so they are gathered, unless windows lie apart.
     """
     leads = leading((g,), len(windows.lead))
-    if info.max_units > 1 or len(leads) > 1 or not exceeds(windows.places, _POSITIONS - 1):
+    if info.max_units > 1 or len(leads) > 1:
         return None
-    if reduction("sum", g.dtype).dtype is not g.dtype:
+    if windows.rank <= _AXES and not exceeds(windows.places, _POSITIONS - 1):
+        return None
+    apart = all(s.stride >= (s.window - 1) * s.dilation + 1 for s in windows.slides)
+    wide = reduction("sum", g.dtype).dtype
+    if not apart and wide is not g.dtype:
         return None
     planes, size = prod(windows.lead), prod(s.size for s in windows.slides)
     count = prod(s.count for s in windows.slides)
@@ -106,4 +117,5 @@ def scattered(windows: Windows, g: View, chosen: Bound, info: DeviceInfo) -> Lau
             count,
         ),
         lanes=max(1, info.vector_bytes // g.dtype.itemsize),
+        wide=wide,
     )
