@@ -10,12 +10,14 @@ sums over a unit's pixels in registers, then over units and parts in a fixed ord
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
 from calor.dtypes import DType
 from calor_kernel import language as kl
 from calor_kernel.library.conv.direct_blocks import Block, Line, window_of, write_block
+from calor_kernel.library.conv.split_sums import Items
 from calor_kernel.library.conv.vector_tiles import Strides, multiply_add
 from calor_kernel.library.gemm.epilogue import After, Epilogue, writer
 
@@ -221,15 +223,58 @@ def depthwise_tiles(
         write_block(acc, c, to, ends, channel, blocks, lines, places)
 
 
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """An image of a weight gradient, and where its tile is held; ``channel``: of each group."""
+
+    tile: Tile
+    held: kl.Pointer
+    image: kl.Pointer
+    steps: Strides[kl.Number]
+    channel: kl.Index
+
+
+@kl.helper
+def over_items(
+    items: Items[kl.Number],
+    split: kl.Number,
+    parts: tuple[kl.FastDivmod, ...],
+    by: tuple[int, int],
+    operands: tuple[Operand, Operand],
+    first: kl.Number,
+    groups: kl.Number,
+    lines: tuple[Line[kl.Number], ...],
+    units: int,
+    wide: DType,
+    add: Callable[[], None],
+) -> None:
+    """Stage the items of a part one after another: the image, the output gradient; add each.
+
+    ``by``: the blocks of an item along each axis; ``first``: the first of a cube's groups.
+    """
+    for item in kl.loop_range(*items.ends(split)):
+        image, *numbers = kl.unravel(item, (0, *parts))
+        tops = numbers[0] * by[0], numbers[1] * by[1]
+        for k, one in enumerate(operands):
+            at = one.steps.at(image, first) + one.channel * one.steps.inner
+            sizes = [line.count if k else line.size for line in lines]
+            moves = [line.c if k else line.a for line in lines]
+            one.tile.stage(
+                one.held, one.image, at, one.steps.middle, groups - first, tops,
+                (sizes[0], sizes[1]), (moves[0], moves[1]), units, wide,
+            )  # fmt: skip
+        kl.barrier()
+        add()
+        kl.barrier()
+
+
 @kl.kernel
 def depthwise_weight_tiles(
     x: kl.In,
     g: kl.In,
     c: kl.Out,
     groups: kl.Size,
-    items: kl.Size,
-    turns: kl.Size,
-    part_step: kl.Size,
+    items: Items[kl.Number],
     parts: tuple[kl.FastDivmod, ...],
     x_steps: Strides[kl.Number],
     g_steps: Strides[kl.Number],
@@ -245,9 +290,8 @@ def depthwise_weight_tiles(
 ) -> None:
     """Compute a part of the weight gradients of a cube's channels: channels from x, parts from y.
 
-    An item is a tile of an image, ``parts``: tiles down and across. A cube adds ``turns`` of all
-    ``items``. ``given``: the tile of the output gradient. The axes of the strides are images,
-    channels, and none.
+    An item is a tile of an image, ``parts``: tiles down and across. ``given``: the tile of the
+    output gradient. The axes of the strides are images, channels, and none.
     """
     kl.launch_attributes(cubes_per_core=together)
     first, split = kl.cube_position(0) * tile.channels, kl.cube_position(1)
@@ -256,18 +300,8 @@ def depthwise_weight_tiles(
     near, down, across = share.of_unit()
     acc = kl.registers(taps, accumulate)
     line, pitch = tile.columns.count, given.columns.count
-    for item in kl.loop_range(split * turns, kl.min((split + 1) * turns, items)):
-        image, *numbers = kl.unravel(item, (0, *parts))
-        tops = numbers[0] * share.down, numbers[1] * share.across
-        tile.stage(
-            held, x, x_steps.at(image, first), x_steps.middle, groups - first, tops,
-            (lines[0].size, lines[1].size), (lines[0].a, lines[1].a), units, accumulate,
-        )  # fmt: skip
-        given.stage(
-            outputs, g, g_steps.at(image, first), g_steps.middle, groups - first, tops,
-            (lines[0].count, lines[1].count), (lines[0].c, lines[1].c), units, accumulate,
-        )  # fmt: skip
-        kl.barrier()
+
+    def add() -> None:
         if near < tile.channels:
             at = near * tile.plane + down * (tile.rows.step * line) + across * tile.columns.step
             of = near * given.plane + down * (given.rows.step * pitch) + across * given.columns.step
@@ -283,7 +317,10 @@ def depthwise_weight_tiles(
                     for r, i in rows:
                         for s, j in columns:
                             acc[i, j] = multiply_add(factors[r][s], value, acc[i, j])
-        kl.barrier()
+
+    both = Operand(tile, held, x, x_steps, 0), Operand(given, outputs, g, g_steps, 0)
+    by = share.down, share.across
+    over_items(items, split, parts, by, both, first, groups, lines, units, accumulate, add)
     # Units' sums of a row of taps at a time.
     mine = share.down * share.across
     sums = kl.shared(units * taps[1], accumulate)
@@ -298,6 +335,6 @@ def depthwise_weight_tiles(
             for unit in kl.loop_range(1, mine):
                 total = total + sums[place + unit]
             if first + channel < groups:
-                to = split * part_step + (first + channel) * prod(taps) + i * taps[1] + tap
+                to = split * items.part_step + (first + channel) * prod(taps) + i * taps[1] + tap
                 c[to] = total.to(c.dtype)
         kl.barrier()

@@ -11,9 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import gcd, prod
 
-from calor.dtypes import float32
 from calor_kernel import language as kl
-from calor_kernel.contract.choices import greatest, hinted, least
+from calor_kernel.contract.choices import greatest, hinted
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, operand
 from calor_kernel.contract.work import Output, Request, View, Work, row_major
@@ -28,7 +27,7 @@ from calor_kernel.library.conv.direct_blocks import Block, Line
 from calor_kernel.library.conv.direct_blocks_launch import block_of, reach
 from calor_kernel.library.conv.implicit_gemm_operands import ACCESS, two_axes
 from calor_kernel.library.conv.problem import Axis, Convolution, Correlation, accumulator
-from calor_kernel.library.conv.split_sums import WHOLE, ending, launch_sum, target_of
+from calor_kernel.library.conv.split_sums import ending, launch_parts, parts_of
 from calor_kernel.library.conv.vector_tiles import Strides
 from calor_kernel.library.steps import Steps
 
@@ -247,26 +246,18 @@ def _weights(one: Convolution, plan: _Tiles, steps: Steps) -> None:
     groups, images, dtype = p.leads[0], p.depth, p.a.dtype
     chunks = -(-groups.size // plan.tile.channels)
     items, accumulate = images.size * prod(plan.counts), accumulator(dtype)
-    splits = 1
-    if accumulate is float32:
-        splits = greatest(1, least(_CUBES * info.cores // greatest(chunks, 1), items))
-    turns = greatest(-(-items // splits), 1)
-    size = p.size
-    step = -(-size // WHOLE) * WHOLE
-    target = Bound(Output(0), dtype)
-    if splits > 1:
-        target = target_of(steps, dtype, splits * step)
-    index = kl.index_dtype(reach(p.a), reach(p.b), splits * step, items)
+    parts = parts_of(steps, p, items, _CUBES * info.cores // greatest(chunks, 1))
+    index = kl.index_dtype(reach(p.a), reach(p.b), parts.size, items)
     nbytes = (p.a.size + p.b.size + p.size) * dtype.itemsize
     steps.add(
             depthwise_weight_tiles,
-            Grid((chunks, splits, 1), (plan.units, 1, 1), info.planes[0], index),
-            Effort(_name("weight tiles", plan), 2 * size * p.terms, nbytes),
-            x=read_by(0, p.a, plan.tile), g=read_by(1, p.b, plan.given), c=target,
-            groups=groups.size, items=items, turns=turns, part_step=step, parts=plan.counts,
+            Grid((chunks, parts.splits, 1), (plan.units, 1, 1), info.planes[0], index),
+            Effort(_name("weight tiles", plan), 2 * p.size * p.terms, nbytes),
+            x=read_by(0, p.a, plan.tile), g=read_by(1, p.b, plan.given), c=parts.target,
+            groups=groups.size, items=parts.items, parts=plan.counts,
             x_steps=Strides(images.a, groups.a, 0), g_steps=Strides(images.b, groups.b, 0),
             lines=[Line(a.count, a.size, a.a, 0, a.b) for a in plan.axes],
             blocks=plan.blocks, tile=plan.tile, given=plan.given, share=plan.share,
             units=plan.units, together=_TOGETHER, accumulate=accumulate,
         )  # fmt: skip
-    launch_sum(steps, target, dtype, (1, 1, size, step), splits, step, info)
+    launch_parts(steps, p, parts, info)

@@ -15,8 +15,9 @@ from math import prod
 
 from calor.dtypes import DType
 from calor_kernel import language as kl
-from calor_kernel.library.conv.depthwise_tiles import Share, Tile
+from calor_kernel.library.conv.depthwise_tiles import Operand, Share, Tile, over_items
 from calor_kernel.library.conv.direct_blocks import Block, Line, write_block
+from calor_kernel.library.conv.split_sums import Items
 from calor_kernel.library.conv.vector_tiles import Strides, multiply_add
 from calor_kernel.library.gemm.epilogue import After, Epilogue, writer
 
@@ -130,9 +131,7 @@ def depthwise_weight_windows(
     g: kl.In,
     c: kl.Out,
     groups: kl.Size,
-    items: kl.Size,
-    turns: kl.Size,
-    part_step: kl.Size,
+    items: Items[kl.Number],
     pair: tuple[kl.FastDivmod, ...],
     parts: tuple[kl.FastDivmod, ...],
     x_steps: Strides[kl.Number],
@@ -152,9 +151,9 @@ def depthwise_weight_windows(
     """Compute a part of the weight gradients of a cube's groups: channels from x, parts from y.
 
     ``pair``: the output and input channels of a group, of which a cube has one. An item is a tile
-    of the output gradient, ``given``; ``parts``: those of an image down and across. A cube adds
-    ``turns`` of all ``items``, and a unit has a block of the ``taps``, which are ``apart`` in the
-    result. The axes of the strides are images, groups and channels.
+    of the output gradient, ``given``; ``parts``: those of an image down and across. A unit
+    has a block of the ``taps``, which are ``apart`` in the result. The axes of the strides are
+    images, groups and channels.
     """
     kl.launch_attributes(cubes_per_core=together)
     chunk, output, input = kl.unravel(kl.cube_position(0), (0, *pair))
@@ -162,28 +161,19 @@ def depthwise_weight_windows(
     held, factors = kl.shared(tile.size, accumulate), kl.shared(given.size, accumulate)
     near, down, across = share.of_unit()
     acc = kl.registers((blocks[0].outputs, 1), accumulate)
-    for item in kl.loop_range(split * turns, kl.min((split + 1) * turns, items)):
-        image, *tops = kl.unravel(item, (0, *parts))
-        tile.stage(
-            held, x, x_steps.at(image, first) + input * x_steps.inner, x_steps.middle,
-            groups - first, (tops[0], tops[1]), (lines[0].size, lines[1].size),
-            (lines[0].a, lines[1].a), units, accumulate,
-        )  # fmt: skip
-        given.stage(
-            factors, g, g_steps.at(image, first) + output * g_steps.inner, g_steps.middle,
-            groups - first, (tops[0], tops[1]), (lines[0].count, lines[1].count),
-            (lines[0].c, lines[1].c), units, accumulate,
-        )  # fmt: skip
-        kl.barrier()
+
+    def add() -> None:
         if near < tile.channels:
             at = near * tile.plane + down * (blocks[0].step * tile.columns.count)
             at = at + across * blocks[1].step
             of, wide = near * given.plane, given.columns.count
             add_columns(acc, held, at, factors, of, blocks, tile, wide, wide, given.rows.count)
-        kl.barrier()
+
+    both = Operand(tile, held, x, x_steps, input), Operand(given, factors, g, g_steps, output)
+    over_items(items, split, parts, (1, 1), both, first, groups, lines, units, accumulate, add)
     if (near < tile.channels) & (first + near < groups):
         channel = ((first + near) * pair[0].divisor + output) * pair[1].divisor + input
-        to = split * part_step + channel * prod(taps) + across * apart[1]
+        to = split * items.part_step + channel * prod(taps) + across * apart[1]
         for r in kl.range(blocks[0].outputs):
             row = down * blocks[0].outputs + r
             if row < taps[0]:

@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import gcd, prod
 
-from calor.dtypes import float32
 from calor_kernel import language as kl
-from calor_kernel.contract.choices import greatest, hinted, is_size, least
+from calor_kernel.contract.choices import greatest, hinted, is_size
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, operand
 from calor_kernel.contract.work import Output, Request, Work, row_major
@@ -35,7 +34,7 @@ from calor_kernel.library.conv.problem import (
     accumulator,
     undivided,
 )
-from calor_kernel.library.conv.split_sums import WHOLE, ending, launch_sum, target_of
+from calor_kernel.library.conv.split_sums import ending, launch_parts, parts_of
 from calor_kernel.library.conv.vector_tiles import Strides
 from calor_kernel.library.steps import Steps
 
@@ -302,24 +301,16 @@ def _weights(one: Convolution, plan: _Windows, steps: Steps) -> None:
     (groups, outputs, inputs), images, dtype = p.leads, p.depth, p.a.dtype
     chunks = -(-groups.size // plan.tile.channels) * outputs.size * inputs.size
     items, accumulate = images.size * prod(plan.counts), accumulator(dtype)
-    splits = 1
-    if accumulate is float32:
-        splits = greatest(1, least(_CUBES * info.cores // greatest(chunks, 1), items))
-    turns = greatest(-(-items // splits), 1)
-    size = p.size
-    step = -(-size // WHOLE) * WHOLE
-    target = Bound(Output(0), dtype)
-    if splits > 1:
-        target = target_of(steps, dtype, splits * step)
-    index = kl.index_dtype(reach(p.a), reach(p.b), splits * step, items)
+    parts = parts_of(steps, p, items, _CUBES * info.cores // greatest(chunks, 1))
+    index = kl.index_dtype(reach(p.a), reach(p.b), parts.size, items)
     nbytes = (p.a.size + p.b.size + p.size) * dtype.itemsize
     taps = plan.axes[0].count, plan.axes[1].count
     steps.add(
             depthwise_weight_windows,
-            Grid((chunks, splits, 1), (plan.units, 1, 1), info.planes[0], index),
-            Effort(_name("weight windows", plan), 2 * size * p.terms, nbytes),
-            x=read_by(0, p.a, plan.tile), g=read_by(1, p.b, given), c=target, groups=groups.size,
-            items=items, turns=turns, part_step=step, pair=[outputs.size, inputs.size],
+            Grid((chunks, parts.splits, 1), (plan.units, 1, 1), info.planes[0], index),
+            Effort(_name("weight windows", plan), 2 * p.size * p.terms, nbytes),
+            x=read_by(0, p.a, plan.tile), g=read_by(1, p.b, given), c=parts.target,
+            groups=groups.size, items=parts.items, pair=[outputs.size, inputs.size],
             parts=plan.counts, x_steps=Strides(images.a, groups.a, inputs.a),
             g_steps=Strides(images.b, groups.b, outputs.b),
             lines=[Line(a.terms, a.size, a.a, 0, a.b) for a in plan.axes],
@@ -327,7 +318,7 @@ def _weights(one: Convolution, plan: _Windows, steps: Steps) -> None:
             apart=(1, taps[0]) if plan.turned else (taps[1], 1), share=plan.share,
             units=plan.units, together=_TOGETHER, accumulate=accumulate,
         )  # fmt: skip
-    launch_sum(steps, target, dtype, (1, 1, size, step), splits, step, info)
+    launch_parts(steps, p, parts, info)
 
 
 def _name(kind: str, plan: _Windows) -> str:

@@ -18,6 +18,7 @@ from typing import Generic
 from calor.dtypes import DType, uint32, uint64
 from calor_kernel import language as kl
 from calor_kernel.language.declared import N
+from calor_kernel.library.conv.split_sums import Items
 from calor_kernel.library.conv.vector_tiles import Strides, multiply_add
 from calor_kernel.library.gemm.epilogue import After, Epilogue, Writer, writer
 
@@ -195,9 +196,7 @@ def direct_weight_blocks(
     x: kl.In,
     g: kl.In,
     c: kl.Out,
-    items: kl.Size,
-    share: kl.Size,
-    part_step: kl.Size,
+    items: Items[kl.Number],
     pair: tuple[kl.FastDivmod, ...],
     parts: tuple[kl.FastDivmod, ...],
     x_steps: Strides[kl.Number],
@@ -212,8 +211,7 @@ def direct_weight_blocks(
     """Compute a part of the weight gradient of a pair of channels: pairs from x, parts from y.
 
     ``pair``: output and input channels of a group. An item is a block of pixels of g; ``parts``:
-    blocks down and across. A cube adds the products of ``share`` of all ``items``. The axes of the
-    strides are images, groups and channels.
+    blocks down and across. The axes of the strides are images, groups and channels.
     """
     kl.launch_attributes(cubes_per_core=together)
     channel, split = kl.cube_position(0), kl.cube_position(1)
@@ -222,7 +220,8 @@ def direct_weight_blocks(
     taps = blocks[0].taps, blocks[1].taps
     acc = kl.registers(taps, accumulate)
     downs, acrosses = (block.pairs() for block in blocks)
-    for item in kl.range(split * share + unit, kl.min((split + 1) * share, items), units):
+    begin, end = items.ends(split)
+    for item in kl.range(begin + unit, end, units):
         image, *tops = kl.unravel(item, (0, *parts))
         seen = seen_by(blocks, lines, tops, accumulate)
         at = x_steps.at(image, group) + input * x_steps.inner
@@ -255,4 +254,4 @@ def direct_weight_blocks(
         total = sums[tap]
         for plane in kl.range(1, planes):
             total = total + sums[plane * count + tap]
-        c[split * part_step + channel * count + tap] = total.to(c.dtype)
+        c[split * items.part_step + channel * count + tap] = total.to(c.dtype)

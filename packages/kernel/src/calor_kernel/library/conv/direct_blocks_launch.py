@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from math import prod
 
-from calor.dtypes import float32
 from calor_kernel import language as kl
-from calor_kernel.contract.choices import greatest, hinted, least
+from calor_kernel.contract.choices import greatest, hinted
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, operand
 from calor_kernel.contract.work import Output, Request, View, Work, row_major
@@ -22,7 +21,7 @@ from calor_kernel.library.conv.direct_blocks import (
 )
 from calor_kernel.library.conv.implicit_gemm_operands import two_axes
 from calor_kernel.library.conv.problem import Axis, Convolution, Correlation, accumulator
-from calor_kernel.library.conv.split_sums import WHOLE, ending, launch_sum, target_of
+from calor_kernel.library.conv.split_sums import ending, launch_parts, parts_of
 from calor_kernel.library.conv.vector_tiles import Strides
 from calor_kernel.library.gemm.epilogue import Tail
 from calor_kernel.library.steps import Steps
@@ -158,32 +157,23 @@ def _weights(p: Correlation, steps: Steps, info: DeviceInfo) -> None:
     accumulate = accumulator(dtype)
     blocks = _blocks((down, across), channels * images.size, info)
     counts = [-(-a.count // block.outputs) for a, block in zip(axes, blocks, strict=True)]
-    items, size = images.size * prod(counts), p.size
-    splits = 1
-    if accumulate is float32:
-        wanted = _CUBES * info.cores // greatest(channels, 1)
-        splits = greatest(1, least(wanted, items // (_ITEMS * _UNITS)))
-    share = greatest(-(-items // splits), 1)
-    step = -(-size // WHOLE) * WHOLE
-    target = Bound(Output(0), dtype)
-    if splits > 1:
-        target = target_of(steps, dtype, splits * step)
-    index = kl.index_dtype(reach(p.a), reach(p.b), splits * step, items + _UNITS)
+    items, most = images.size * prod(counts), _CUBES * info.cores // greatest(channels, 1)
+    shared = parts_of(steps, p, items, most, _ITEMS * _UNITS)
+    index = kl.index_dtype(reach(p.a), reach(p.b), shared.size, items + _UNITS)
     nbytes = (p.a.size + p.b.size + p.size) * dtype.itemsize
     steps.add(
             direct_weight_blocks,
-            Grid((channels, splits, 1), (_UNITS, 1, 1), info.planes[0], index),
+            Grid((channels, shared.splits, 1), (_UNITS, 1, 1), info.planes[0], index),
             Effort(
                 f"conv blocks weights {blocks[0].outputs}x{blocks[1].outputs}",
-                2 * size * p.terms, nbytes,
+                2 * p.size * p.terms, nbytes,
             ),
-            x=operand(0, p.a), g=operand(1, p.b), c=target,
-            pair=[outputs.size, inputs.size], items=items, share=share, part_step=step,
-            parts=counts,
+            x=operand(0, p.a), g=operand(1, p.b), c=shared.target,
+            pair=[outputs.size, inputs.size], items=shared.items, parts=counts,
             x_steps=Strides(images.a, groups.a, inputs.a),
             g_steps=Strides(images.b, groups.b, outputs.b),
             lines=[Line(a.count, a.size, a.a, 0, a.b) for a in axes],
             blocks=blocks, units=_UNITS, accumulate=accumulate,
             together=next(n for most, n in _TOGETHER if _registers(p) <= most),
         )  # fmt: skip
-    launch_sum(steps, target, dtype, (1, 1, size, step), splits, step, info)
+    launch_parts(steps, p, shared, info)
