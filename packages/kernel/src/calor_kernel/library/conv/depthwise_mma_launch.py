@@ -66,7 +66,7 @@ def bands_refusal(one: Convolution, request: Request) -> str | None:
         return "the device has no matrix instructions of planes that load operands together"
     if instruction_for({p.a.dtype}, info):
         return "the device's instruction has another shape"
-    axes = oriented(p)
+    axes = _two(p)
     if any(a.divide != 1 or a.result != 1 or abs(a.summed) != 1 for a in axes):
         return "its windows are strided or dilated"
     if prod(a.terms for a in axes) < _TAPS or axes[1].terms > _LINE:
@@ -88,6 +88,12 @@ def bands_works(one: Convolution, request: Request) -> list[Work]:
     return [steps.work()]
 
 
+def _two(p: Correlation) -> tuple[Axis[int], Axis[int]]:
+    """Return the axes of outputs of images."""
+    down, across = oriented(p)
+    return down, across
+
+
 def _window(axis: Axis[int], align: int) -> Window:
     """Return an axis of the window, met from a place on that is a multiple of ``align``."""
     low = axis.start + min(axis.summed * (axis.terms - 1), 0)
@@ -107,7 +113,7 @@ def _run(view: View, line: Axis[int], size: int, step: int, low: int, others: Se
 
 def _fitting(p: Correlation, info: DeviceInfo) -> Iterator[tuple[float, BandPlan]]:
     """Yield the tiles that fit, with their estimated instructions."""
-    down, across = axes = oriented(p)
+    down, across = axes = _two(p)
     images, groups = (p.depth, p.leads[0]) if p.by_weight else (p.leads[0], p.leads[1])
     # Lines begin where accesses are aligned, if a product has room for that.
     align = next(n for n in (4, 2, 1) if across.terms + _window(across, n).shift <= _LINE)
@@ -171,7 +177,7 @@ def _whole(axes: Sequence[Axis[int]], plan: BandPlan) -> bool:
 
 def _counts(p: Correlation, plan: BandPlan) -> list[int]:
     """Return the tiles of an image down and across."""
-    axes = zip(oriented(p), (plan.rows, plan.columns), strict=True)
+    axes = zip(_two(p), (plan.rows, plan.columns), strict=True)
     return [-(-axis.count // size) for axis, size in axes]
 
 
@@ -187,7 +193,7 @@ def _aligned(number: int, view: View, plan: BandPlan) -> Bound:
 
 def _pixels(one: Convolution, plan: BandPlan, steps: Steps) -> None:
     """Add the launch of a convolution or of an input gradient."""
-    p, info, axes = one.seen, one.info, oriented(one.seen)
+    p, info, axes = one.seen, one.info, _two(one.seen)
     images, groups, _ = p.leads
     dtype = p.a.dtype
     counts = [-(-groups.size // plan.channels), *_counts(p, plan)]
@@ -215,7 +221,7 @@ def _pixels(one: Convolution, plan: BandPlan, steps: Steps) -> None:
 
 def _weights(one: Convolution, plan: BandPlan, steps: Steps) -> None:
     """Add the launches of a weight gradient."""
-    p, info, axes = one.seen, one.info, oriented(one.seen)
+    p, info, axes = one.seen, one.info, _two(one.seen)
     groups, images, dtype = p.leads[0], p.depth, p.a.dtype
     chunks, counts = -(-groups.size // plan.channels), _counts(p, plan)
     items = images.size * prod(counts)

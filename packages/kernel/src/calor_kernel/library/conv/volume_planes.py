@@ -21,8 +21,8 @@ from calor_kernel.library.conv.problem import Axis, Convolution, Lead
 from calor_kernel.library.steps import Steps
 
 _UNITS = 256
-# Minimum of operations, which take longer one by one than the copies, and the least channels.
-_FLOPS, _LEAST = 10**8, 16
+# Minimum of operations, which take longer one by one than the copies.
+_FLOPS = 3 * 10**7
 
 
 @kl.kernel
@@ -69,11 +69,6 @@ def volumes_refusal(one: Convolution, request: Request) -> str | None:
         return "it has no three spatial axes, or groups"
     if p.a.dtype.kind != "float" or p.a.dtype.itemsize > 4:
         return f"no way of planes is faster for {p.a.dtype}"
-    first = p.axes[0]
-    channels = p.leads[2].size if p.by_weight else p.depth.size
-    taps = first.count if p.by_weight else first.terms
-    if min(hinted(p.leads[p.roles[1]].size), hinted(channels) * hinted(taps)) < _LEAST:
-        return f"it has fewer than {_LEAST} channels on a side"
     divides = prod(axis.divide for axis in p.axes)
     few = 2 * hinted(p.size) * hinted(p.terms) // divides < _FLOPS
     return "it has few operations" if few else None
