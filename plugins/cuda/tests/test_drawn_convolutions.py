@@ -27,8 +27,8 @@ def info() -> DeviceInfo:
 
 
 def drawn(rng: random.Random, given: DeviceInfo) -> Request:
-    """Draw a convolution of images or of samples, or a gradient of one, as models have them."""
-    rank = rng.choice((1, 2, 2, 2))
+    """Draw a convolution of samples, images or volumes, or a gradient, as models have them."""
+    rank = rng.choice((1, 2, 2, 3))
     groups = rng.choice((1, 1, 1, 1, 2, 3, 8, 32))
     channels, filters = (groups * rng.randint(1, 320 // groups) for _ in range(2))
     if rng.random() < 0.15:
@@ -37,7 +37,9 @@ def drawn(rng: random.Random, given: DeviceInfo) -> Request:
     stride, dilation = ((rng.choice((1, 1, 1, 2)),) * rank for _ in range(2))
     pad = tuple(rng.choice((0, k // 2)) for k in kernel)
     least = max(d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True))
-    side = tuple(rng.randint(least, least + rng.choice((1, 14, 60))) for _ in range(rank))
+    side = tuple(
+        rng.randint(least, least + rng.choice((1, 14, 60 if rank < 3 else 8))) for _ in range(rank)
+    )
     after = tuple(
         (n + 2 * p - d * (k - 1) - 1) // s + 1
         for n, p, d, k, s in zip(side, pad, dilation, kernel, stride, strict=True)

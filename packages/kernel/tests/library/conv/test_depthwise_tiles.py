@@ -42,6 +42,28 @@ def test_random_shapes(backend, op, seed, reordered):
     check(backend, op, row, dtype, reordered=reordered)
 
 
+# Of volumes: one image, the filter's taps, strides, padding, dilation, and groups.
+VOLUMES = {
+    "plain": ((2, 3, 5, 9, 8), (3, 1, 3, 3, 3), (1,) * 3, (ONE,) * 3, (1,) * 3, 3),
+    "strided": ((1, 2, 6, 9, 7), (2, 1, 3, 3, 3), (1, 2, 2), (ONE,) * 3, (1,) * 3, 2),
+    "halved": ((1, 2, 7, 6, 9), (2, 1, 3, 2, 3), (2,) * 3, (ONE, (0, 0), ONE), (1,) * 3, 2),
+    "causal": ((1, 4, 6, 7, 7), (4, 1, 3, 3, 1), (1,) * 3, ((2, 0), ONE, (0, 0)), (1,) * 3, 4),
+    "dilated": ((1, 2, 9, 7, 8), (2, 1, 2, 3, 3), (1,) * 3, ((1, 1),) * 3, (3, 2, 1), 2),
+    "planes": ((2, 3, 4, 11, 9), (3, 1, 1, 3, 3), (1,) * 3, ((0, 0), ONE, ONE), (1,) * 3, 3),
+    "many channels": ((1, 70, 3, 4, 4), (70, 1, 3, 3, 3), (1,) * 3, (ONE,) * 3, (1,) * 3, 70),
+}
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("name", VOLUMES)
+@pytest.mark.parametrize("reordered", [False, True])
+def test_volumes_are_tiles_of_planes(backend, op, name, reordered):
+    dtype = ("float32", "bfloat16", "float64", "float16")[len(name) % 4]
+    work = named(op, VOLUMES[name], dtype)
+    assert "tiles" in work.launches[0].label
+    check(backend, op, VOLUMES[name], dtype, reordered=reordered)
+
+
 @pytest.mark.parametrize("reordered", [False, True])
 def test_parts_of_a_weight_gradient_are_added(reordered):
     op, info = "conv_weight_gradient", replace(INFO, cores=2)

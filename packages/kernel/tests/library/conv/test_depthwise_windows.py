@@ -60,6 +60,23 @@ def test_random_shapes(backend, op, alone, seed):
     check(backend, op, row, dtype, reordered=bool(seed % 2))
 
 
+# Of volumes: images, filters, strides, padding, dilation, and groups.
+VOLUMES = {
+    "cubes": ((2, 2, 4, 5, 6), (2, 1, 5, 5, 5), (1,) * 3, ((2, 2),) * 3, (1,) * 3, 2),
+    "strided": ((1, 2, 6, 7, 6), (2, 1, 4, 5, 5), (2, 2, 1), ((2, 1),) * 3, (1,) * 3, 2),
+    "dilated": ((1, 2, 9, 6, 7), (2, 1, 3, 6, 4), (1,) * 3, ((4, 0), (1, 2), (3, 3)), (3, 1, 2), 2),
+    "gaps": ((1, 2, 9, 9, 7), (2, 1, 2, 6, 6), (3, 2, 1), ((1, 1), (2, 2), (2, 2)), (1,) * 3, 2),
+}
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("name", VOLUMES)
+def test_volumes_are_summed_plane_by_plane(backend, op, name):
+    dtype = ("float32", "bfloat16", "float64", "float16")[len(name) % 4]
+    assert "windows" in named(op, VOLUMES[name], dtype).launches[0].label
+    check(backend, op, VOLUMES[name], dtype, reordered=name == "strided")
+
+
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("side", [9, 13, 31, 51])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])

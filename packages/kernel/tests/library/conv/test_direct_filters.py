@@ -20,6 +20,16 @@ ROWS = [
     ("direct filters", "conv", ((1, 17, 5, 4), (9, 17, 1, 1), ONE, (NONE, NONE), ONE, 1)),
     ("direct filters", "conv", ((1, 4, 6, 8), (22, 2, 2, 3), (1, 2), (ONE, (2, 1)), (2, 1), 2)),
     ("direct filters", "conv_input_gradient", ((1, 12, 9), (3, 12, 3), (1,), (ONE,), (2,), 1)),
+    (
+        "direct filters",
+        "conv",
+        ((1, 2, 4, 5, 6), (10, 2, 2, 2, 2), (1, 2, 1), (ONE,) * 3, (1, 1, 1), 1),
+    ),
+    (
+        "direct filters of groups",
+        "conv",
+        ((1, 6, 4, 5, 3), (12, 3, 2, 2, 2), (1,) * 3, (ONE,) * 3, (1,) * 3, 2),
+    ),
     ("direct filters of groups", "conv", ((1, 8, 7, 5), (36, 4, 3, 3), (2, 1), (ONE,) * 2, ONE, 2)),
     ("direct filters of groups", "conv", ((1, 6, 6, 5), (14, 3, 3, 2), ONE, (ONE,) * 2, ONE, 2)),
     (

@@ -58,10 +58,27 @@ def small(request, monkeypatch):
 def test_shapes(small, op, row, monkeypatch):
     # Many stride phases would be folded.
     monkeypatch.setattr(disjoint_windows, "_WINDOWS", 0)
-    few = op == "conv_input_gradient" and row[0][1] < 24
+    few = op == "conv_input_gradient" and row[0][1] < 5
     found = names(LOWERINGS[op](request_of(op, row, float32, small)))
     assert bool(found & KERNELS) != few
     check(KernelBackend("lanes", lambda index: LanesDevice(small)), op, row, "float32")
+
+
+# Fewer rows than tiles of many rows have, on both sides.
+NARROW = [
+    ((2, 16, 40), (12, 16, 9), (1,), ((4, 4),), (1,), 1),
+    ((1, 17, 9, 7), (11, 17, 4, 3), ONE, (ONE, ONE), ONE, 1),
+]
+
+
+@pytest.mark.parametrize("info", [AHEAD, LOADED], ids=["ahead", "loaded"])
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("row", NARROW, ids=str)
+def test_few_rows_have_tiles_of_few_rows(op, row, info):
+    work, *_ = LOWERINGS[op](request_of(op, row, float32, info))
+    plans = [dict(launch.build.keywords).get("plan") for launch in work.launches]
+    assert any(isinstance(plan, SimtPlan) and plan.rows == 16 for plan in plans)
+    check(KernelBackend("lanes", lambda index: LanesDevice(info)), op, row, "float32")
 
 
 @pytest.mark.parametrize("op", OPS)
@@ -153,8 +170,8 @@ def test_sums_of_few_tiles_are_in_parts():
 
 
 @pytest.mark.parametrize("op", OPS)
-def test_few_filters_are_tiled_and_large_groups_are_computed_one_by_one(op):
-    few = square(32, 16, 28, 16, 3, 1)
+def test_few_filters_are_summed_in_blocks_and_large_groups_are_computed_one_by_one(op):
+    few = square(32, 4, 28, 4, 3, 1)
     grouped = (*square(32, 64, 28, 128, 3, 1)[:5], 2)
     grouped = ((32, 128, 28, 28), (128, 64, 3, 3), *grouped[2:])
     small = ((1, *grouped[0][1:]), *grouped[1:])

@@ -16,6 +16,7 @@ from calor.dtypes import DType, float32
 from calor_kernel import language as kl
 from calor_kernel.language.matrices import mma_16x8
 from calor_kernel.library.conv.direct_blocks import Line
+from calor_kernel.library.conv.split_sums import Items
 from calor_kernel.library.conv.vector_tiles import Strides, multiply_add
 from calor_kernel.library.gemm.epilogue import After, Epilogue, Writer, writer
 from calor_kernel.library.gemm.mma import ACCESS, taken
@@ -381,9 +382,7 @@ def depthwise_weight_bands(
     g: kl.In,
     c: kl.Out,
     groups: kl.Size,
-    items: kl.Size,
-    turns: kl.Size,
-    part_step: kl.Size,
+    items: Items[kl.Number],
     parts: tuple[kl.FastDivmod, ...],
     x_steps: Strides[kl.Number],
     g_steps: Strides[kl.Number],
@@ -397,14 +396,14 @@ def depthwise_weight_bands(
 ) -> None:
     """Compute a part of the weight gradients of a cube's channels: channels from x, parts from y.
 
-    An item is a tile of an image, ``parts``: tiles down and across. A cube adds ``turns`` of all
-    ``items``. The axes of the strides are images, channels, and none.
+    An item is a tile of an image, ``parts``: tiles down and across. The axes of the strides are
+    images, channels, and none.
     """
     kl.launch_attributes(cubes_per_core=together)
     tile, given, shape = plan.tile, plan.given, plan.shape
     down, across = plan.windows
     first, split = kl.cube_position(0) * tile.channels, kl.cube_position(1)
-    begin, end = split * turns, kl.min((split + 1) * turns, items)
+    begin, end = items.ends(split)
     sums = [[kl.fragment(shape, "c") for _ in range(down.taps)] for _ in range(plan.turns)]
     pipe = kl.Pipeline(stages, tile.tile(x.dtype), given.tile(g.dtype), how=kl.way_of_units())
     if plan.whole:
@@ -481,7 +480,7 @@ def depthwise_weight_bands(
                         x, g, starts, outer, (begin, end), parts, lines, plan,
                         (tap // across.taps, tap % across.taps),
                     )  # fmt: skip
-                c[split * part_step + channel * taps + tap] = total.to(c.dtype)
+                c[split * items.part_step + channel * taps + tap] = total.to(c.dtype)
         kl.barrier()
 
 

@@ -12,7 +12,7 @@ from math import gcd, prod
 
 from calor.dtypes import bfloat16, float16
 from calor_kernel import language as kl
-from calor_kernel.contract.choices import exceeds, greatest, hinted, least
+from calor_kernel.contract.choices import exceeds, greatest, hinted
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, operand
 from calor_kernel.contract.work import Output, Request, View, Work, row_major
@@ -31,7 +31,7 @@ from calor_kernel.library.conv.depthwise_tiles_launch import (
 from calor_kernel.library.conv.direct_blocks import Line
 from calor_kernel.library.conv.direct_blocks_launch import reach
 from calor_kernel.library.conv.problem import Axis, Convolution, Correlation
-from calor_kernel.library.conv.split_sums import WHOLE, ending, launch_sum, target_of
+from calor_kernel.library.conv.split_sums import ending, launch_parts, parts_of
 from calor_kernel.library.conv.vector_tiles import Strides
 from calor_kernel.library.gemm.mma import ACCESS, instruction_for, loads_together
 from calor_kernel.library.steps import Steps
@@ -66,7 +66,7 @@ def bands_refusal(one: Convolution, request: Request) -> str | None:
         return "the device has no matrix instructions of planes that load operands together"
     if instruction_for({p.a.dtype}, info):
         return "the device's instruction has another shape"
-    axes = oriented(p)
+    axes = _two(p)
     if any(a.divide != 1 or a.result != 1 or abs(a.summed) != 1 for a in axes):
         return "its windows are strided or dilated"
     if prod(a.terms for a in axes) < _TAPS or axes[1].terms > _LINE:
@@ -88,6 +88,12 @@ def bands_works(one: Convolution, request: Request) -> list[Work]:
     return [steps.work()]
 
 
+def _two(p: Correlation) -> tuple[Axis[int], Axis[int]]:
+    """Return the axes of outputs of images."""
+    down, across = oriented(p)
+    return down, across
+
+
 def _window(axis: Axis[int], align: int) -> Window:
     """Return an axis of the window, met from a place on that is a multiple of ``align``."""
     low = axis.start + min(axis.summed * (axis.terms - 1), 0)
@@ -107,7 +113,7 @@ def _run(view: View, line: Axis[int], size: int, step: int, low: int, others: Se
 
 def _fitting(p: Correlation, info: DeviceInfo) -> Iterator[tuple[float, BandPlan]]:
     """Yield the tiles that fit, with their estimated instructions."""
-    down, across = axes = oriented(p)
+    down, across = axes = _two(p)
     images, groups = (p.depth, p.leads[0]) if p.by_weight else (p.leads[0], p.leads[1])
     # Lines begin where accesses are aligned, if a product has room for that.
     align = next(n for n in (4, 2, 1) if across.terms + _window(across, n).shift <= _LINE)
@@ -171,7 +177,7 @@ def _whole(axes: Sequence[Axis[int]], plan: BandPlan) -> bool:
 
 def _counts(p: Correlation, plan: BandPlan) -> list[int]:
     """Return the tiles of an image down and across."""
-    axes = zip(oriented(p), (plan.rows, plan.columns), strict=True)
+    axes = zip(_two(p), (plan.rows, plan.columns), strict=True)
     return [-(-axis.count // size) for axis, size in axes]
 
 
@@ -187,7 +193,7 @@ def _aligned(number: int, view: View, plan: BandPlan) -> Bound:
 
 def _pixels(one: Convolution, plan: BandPlan, steps: Steps) -> None:
     """Add the launch of a convolution or of an input gradient."""
-    p, info, axes = one.seen, one.info, oriented(one.seen)
+    p, info, axes = one.seen, one.info, _two(one.seen)
     images, groups, _ = p.leads
     dtype = p.a.dtype
     counts = [-(-groups.size // plan.channels), *_counts(p, plan)]
@@ -215,28 +221,23 @@ def _pixels(one: Convolution, plan: BandPlan, steps: Steps) -> None:
 
 def _weights(one: Convolution, plan: BandPlan, steps: Steps) -> None:
     """Add the launches of a weight gradient."""
-    p, info, axes = one.seen, one.info, oriented(one.seen)
+    p, info, axes = one.seen, one.info, _two(one.seen)
     groups, images, dtype = p.leads[0], p.depth, p.a.dtype
     chunks, counts = -(-groups.size // plan.channels), _counts(p, plan)
-    items, size = images.size * prod(counts), p.size
-    splits = greatest(1, least(_TOGETHER * info.cores // greatest(chunks, 1), items))
-    turns = greatest(-(-items // splits), 1)
-    step = -(-size // WHOLE) * WHOLE
-    target = Bound(Output(0), dtype)
-    if splits > 1:
-        target = target_of(steps, dtype, splits * step)
-    index = kl.index_dtype(reach(p.a), reach(p.b), splits * step, items)
+    items = images.size * prod(counts)
+    parts = parts_of(steps, p, items, _TOGETHER * info.cores // greatest(chunks, 1))
+    index = kl.index_dtype(reach(p.a), reach(p.b), parts.size, items)
     nbytes = (p.a.size + p.b.size + p.size) * dtype.itemsize
     steps.add(
             depthwise_weight_bands,
-            Grid((chunks, splits, 1), (plan.units, 1, 1), info.planes[0], index),
-            Effort(_name("weight bands", plan), 2 * size * p.terms, nbytes),
-            x=_aligned(0, p.a, plan), g=_aligned(1, p.b, plan), c=target,
+            Grid((chunks, parts.splits, 1), (plan.units, 1, 1), info.planes[0], index),
+            Effort(_name("weight bands", plan), 2 * p.size * p.terms, nbytes),
+            x=_aligned(0, p.a, plan), g=_aligned(1, p.b, plan), c=parts.target,
             of_x=[axes[0].size, -(-axes[1].size // plan.run[0])],
             of_g=[axes[0].count, -(-axes[1].count // plan.run[1])], stages=1,
-            groups=groups.size, items=items, turns=turns, part_step=step, parts=counts,
+            groups=groups.size, items=parts.items, parts=counts,
             x_steps=Strides(images.a, groups.a, 0), g_steps=Strides(images.b, groups.b, 0),
             lines=[Line(a.count, a.size, a.a, 0, a.b) for a in axes],
             plan=plan, together=_TOGETHER if plan.turns == 1 else _FEWER,
         )  # fmt: skip
-    launch_sum(steps, target, dtype, (1, 1, size, step), splits, step, info)
+    launch_parts(steps, p, parts, info)

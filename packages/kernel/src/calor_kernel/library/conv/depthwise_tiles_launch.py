@@ -9,26 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from math import gcd, prod
 
-from calor.dtypes import float32
 from calor_kernel import language as kl
-from calor_kernel.contract.choices import greatest, hinted, least
+from calor_kernel.contract.choices import greatest, hinted
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, operand
 from calor_kernel.contract.work import Output, Request, View, Work, row_major
-from calor_kernel.library.conv.depthwise_tiles import (
-    Share,
-    Span,
-    Tile,
-    depthwise_tiles,
-    depthwise_weight_tiles,
-)
+from calor_kernel.library.conv.depthwise_staging import Share, Span, Tile
+from calor_kernel.library.conv.depthwise_tiles import depthwise_tiles, depthwise_weight_tiles
 from calor_kernel.library.conv.direct_blocks import Block, Line
 from calor_kernel.library.conv.direct_blocks_launch import block_of, reach
-from calor_kernel.library.conv.implicit_gemm_operands import ACCESS, two_axes
+from calor_kernel.library.conv.implicit_gemm_operands import ACCESS, spatial_axes
 from calor_kernel.library.conv.problem import Axis, Convolution, Correlation, accumulator
-from calor_kernel.library.conv.split_sums import WHOLE, ending, launch_sum, target_of
+from calor_kernel.library.conv.split_sums import ending, launch_parts, parts_of
 from calor_kernel.library.conv.vector_tiles import Strides
 from calor_kernel.library.steps import Steps
 
@@ -38,6 +33,8 @@ _UNITS, _TOGETHER = 256, 2
 _TAPS, _PHASES, _ROWS = 63, 16, 14
 # Taps of a window along one axis from which a unit has several outputs of a line, at most so many.
 _WINDOW, _LINE = 5, 5
+# Of volumes: planes of a block, and blocks of planes of a cube, and rows of a block to choose from.
+_PLANES, _OF_PLANES = (1, 2, 4), (1, 2, 4, 7, 14)
 # Bytes of shared memory of a cube at most, and of a memory transaction.
 _BYTES, _TRANSACTION = 40960, 32
 # What a unit does beside its products: for a staged value, and for a block.
@@ -49,8 +46,8 @@ _CUBES = 4
 def depthwise_tiles_refusal(one: Convolution, request: Request) -> str | None:
     """Return why a problem is not computed from staged tiles, None if it is."""
     p, info = one.seen, one.info
-    if len(p.axes) > 2:
-        return "it has more than two spatial axes"
+    if len(p.axes) > 3:
+        return "it has more than three spatial axes"
     groups, outputs, _ = (p.leads[role] for role in p.roles)
     inputs = p.leads[2] if p.by_weight else p.depth
     if groups.size == 1 or outputs.size != 1 or inputs.size != 1:
@@ -78,8 +75,8 @@ def depthwise_tiles_works(one: Convolution, request: Request) -> list[Work]:
 class _Tiles:
     """The tiles of a launch: blocks, the tile of x, that of a weight gradient's g, and shares."""
 
-    axes: tuple[Axis[int], Axis[int]]
-    blocks: tuple[Block, Block]
+    axes: tuple[Axis[int], ...]
+    blocks: tuple[Block, ...]
     tile: Tile
     given: Tile
     share: Share
@@ -87,29 +84,28 @@ class _Tiles:
 
     @property
     def counts(self) -> list[int]:
-        """The tiles of an image down and across."""
-        wanted = zip(self.axes, self.blocks, (self.share.down, self.share.across), strict=True)
+        """The tiles of an image along each axis."""
+        wanted = zip(self.axes, self.blocks, self.share.blocks, strict=True)
         return [-(-axis.count // (block.outputs * blocks)) for axis, block, blocks in wanted]
 
 
-def oriented(p: Correlation) -> tuple[Axis[int], Axis[int]]:
+def oriented(p: Correlation) -> tuple[Axis[int], ...]:
     """Return the axes of outputs; for a weight gradient, pixels of g; taps are summed.
 
     Of a line with a long window a unit has several outputs, which share weights and inputs.
     """
-    down, across = two_axes(p)
+    axes = spatial_axes(p)
     if not p.by_weight:
-        return (across, down) if _is_line(down, across) else (down, across)
-    turned = [
-        Axis(a.terms, a.count, a.summed, a.result, a.start, 1, a.size, a.a, a.b)
-        for a in (down, across)
-    ]
-    return turned[0], turned[1]
+        return axes[::-1] if _is_line(axes) else axes
+    return tuple(
+        Axis(a.terms, a.count, a.summed, a.result, a.start, 1, a.size, a.a, a.b) for a in axes
+    )
 
 
-def _is_line(down: Axis[int], across: Axis[int]) -> bool:
+def _is_line(axes: Sequence[Axis[int]]) -> bool:
     """Return whether outputs are a line, of dense inputs that a long window reads."""
-    single = down.count == down.size == down.terms == 1
+    *above, across = axes
+    single = all(axis.count == axis.size == axis.terms == 1 for axis in above)
     return single and across.divide == across.a == 1 and across.terms >= _WINDOW
 
 
@@ -122,63 +118,86 @@ def _fitting(p: Correlation, info: DeviceInfo) -> Iterator[tuple[float, _Tiles]]
     """Yield the tiles that fit, with their estimated time."""
     axes = oriented(p)
     images, groups = (p.depth, p.leads[0]) if p.by_weight else (p.leads[0], p.leads[1])
-    line = not p.by_weight and _is_line(axes[1], axes[0])
-    along = axes[0] if line else axes[1]
+    line = not p.by_weight and _is_line(axes[::-1])
+    along = axes[0] if line else axes[-1]
     last = _adjacent_channels(groups.a, along, along.a)
-    of_g = p.by_weight and _adjacent_channels(groups.b, axes[1], axes[1].b)
+    of_g = p.by_weight and _adjacent_channels(groups.b, axes[-1], axes[-1].b)
     wide_x = wide_of(p.a, (groups.size, groups.a), [images.a, *(axis.a for axis in axes)])
     wide_g = 1
     if p.by_weight:
         wide_g = wide_of(p.b, (groups.size, groups.b), [images.b, *(axis.b for axis in p.axes)])
     most = max(wide_x, wide_g)
     whole = _TRANSACTION // p.a.dtype.itemsize if last or of_g else 1
-    wide, size = axes[1].divide, accumulator(p.a.dtype).itemsize
+    size = accumulator(p.a.dtype).itemsize
     counts = [hinted(axis.count) for axis in axes]
-    across = block_of(axes[1], wide)
-    columns_read, columns_made = Span.of(across), Span.outputs(across)
-    # Units whose lines begin an odd distance apart meet all banks of shared memory.
-    rows = range(1, _LINE + 1, 2) if line else range(1, max(_ROWS // axes[0].divide, 1) + 1)
-    for n in rows:
-        down = block_of(axes[0], n * axes[0].divide)
-        blocks = -(-counts[0] // down.outputs), -(-counts[1] // across.outputs)
-        if n > 1 and (n - 1) * axes[0].divide >= counts[0]:
+    for block in _blocks(axes, counts, line):
+        reads = prod(len(one.pairs()) for one in block)
+        taps, outputs = prod(one.taps for one in block), prod(one.outputs for one in block)
+        products = taps * outputs // prod(axis.divide for axis in axes)
+        weights = 2 * taps if not p.by_weight else outputs // axes[-1].divide
+        read, made = [Span.of(one) for one in block], [Span.outputs(one) for one in block]
+        for blocks in _shares(block, counts):
+            share = Share(blocks)
+            channels = min(max(_UNITS // share.size, 1), hinted(groups.size))
+            # Accesses are whole, and the last tile has about as many channels as the others.
+            channels -= channels % most if channels > most else 0
+            tile = Tile(channels, _along(read, blocks), gcd(wide_x, channels))
+            given = Tile(channels, _along(made, blocks), gcd(wide_g, channels))
+            units = -(-share.size * channels // 32) * 32
+            held = tile.size + (given.size + units * axes[-1].terms if p.by_weight else 0)
+            # A core of one cube waits for what the cube stages.
+            if held * size > min(_BYTES, info.shared_of(2)):
+                continue
+            plan = _Tiles(axes, block, tile, given, share, units)
+            tiles = prod(plan.counts) * -(-hinted(groups.size) // channels)
+            total = tiles * hinted(images.size) * units
+            staged = (tile.size + (given.size if p.by_weight else 0)) / units
+            # Transactions of which a part is used are moved whole.
+            staged *= max(1, whole / channels)
+            cost = staged * _STAGED + reads + products + weights + _FIXED
+            yield max(total, info.cores * _UNITS) * cost, plan
+
+
+def _blocks(
+    axes: Sequence[Axis[int]], counts: Sequence[int], line: bool
+) -> Iterator[tuple[Block, ...]]:
+    """Yield the blocks of a unit: a column of outputs, of several rows and planes."""
+    *above, rows, across = axes
+    beside = block_of(across, across.divide)
+    choices: Sequence[int] = range(1, max(_ROWS // rows.divide, 1) + 1)
+    if line:
+        # Units whose lines begin an odd distance apart meet all banks of shared memory.
+        choices = range(1, _LINE + 1, 2)
+    elif above:
+        choices = _OF_PLANES
+    for n in choices:
+        if n > 1 and ((n - 1) * rows.divide >= counts[-2] or n * rows.divide > _ROWS):
             break
-        rows_read, rows_made = Span.of(down), Span.outputs(down)
-        reads = len(down.pairs()) * len(across.pairs())
-        products = down.taps * across.taps * down.outputs * across.outputs
-        products //= axes[0].divide * axes[1].divide
-        weights = 2 * down.taps * across.taps if not p.by_weight else down.outputs
-        for columns in shares_of(blocks[1]):
-            for high in shares_of(blocks[0]):
-                each = high * columns
-                if each > _UNITS:
-                    continue
-                channels = min(max(_UNITS // each, 1), hinted(groups.size))
-                # Accesses are whole, and the last tile has about as many channels as the others.
-                channels -= channels % most if channels > most else 0
-                tile = Tile(
-                    channels,
-                    *(rows_read.along(high), columns_read.along(columns)),
-                    gcd(wide_x, channels),
-                )
-                given = Tile(
-                    channels,
-                    *(rows_made.along(high), columns_made.along(columns)),
-                    gcd(wide_g, channels),
-                )
-                units = -(-each * channels // 32) * 32
-                held = tile.size + (given.size + units * axes[1].terms if p.by_weight else 0)
-                # A core of one cube waits for what the cube stages.
-                if held * size > min(_BYTES, info.shared_of(2)):
-                    continue
-                made = _Tiles(axes, (down, across), tile, given, Share(high, columns), units)
-                tiles = prod(made.counts) * -(-hinted(groups.size) // channels)
-                total = tiles * hinted(images.size) * units
-                staged = (tile.size + (given.size if p.by_weight else 0)) / units
-                # Transactions of which a part is used are moved whole.
-                staged *= max(1, whole / channels)
-                cost = staged * _STAGED + reads + products + weights + _FIXED
-                yield max(total, info.cores * _UNITS) * cost, made
+        down = block_of(rows, n * rows.divide)
+        if not above:
+            yield down, beside
+        for planes in _PLANES if above else ():
+            # Planes of a window of one plane share nothing.
+            more = above[0].terms > 1 and planes * above[0].divide <= counts[0]
+            if planes == 1 or (more and planes * n <= _ROWS):
+                yield block_of(above[0], planes * above[0].divide), down, beside
+
+
+def _shares(block: Sequence[Block], counts: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Yield how many blocks of a channel a cube has along each axis."""
+    most = [-(-count // one.outputs) for count, one in zip(counts, block, strict=True)]
+    above = [[n for n in _PLANES if n == 1 or n <= blocks] for blocks in most[:-2]]
+    for columns in shares_of(most[-1]):
+        for high in shares_of(most[-2]):
+            if high * columns <= _UNITS:
+                for deep in product(*above):
+                    if prod(deep) * high * columns <= _UNITS:
+                        yield *deep, high, columns
+
+
+def _along(spans: Sequence[Span], blocks: Sequence[int]) -> tuple[Span, ...]:
+    """Return what adjacent blocks read, or their outputs, along each axis."""
+    return tuple(span.along(n) for span, n in zip(spans, blocks, strict=True))
 
 
 def wide_of(view: View, channels: tuple[int, int], strides: Sequence[int]) -> int:
@@ -206,11 +225,9 @@ def shares_of(blocks: int) -> Sequence[int]:
 
 
 def _name(kind: str, plan: _Tiles) -> str:
-    down, across = plan.blocks
-    return (
-        f"depthwise {kind} {down.outputs}x{across.outputs} by "
-        f"{plan.share.down}x{plan.share.across}x{plan.tile.channels}"
-    )
+    block = "x".join(str(one.outputs) for one in plan.blocks)
+    share = "x".join(map(str, (*plan.share.blocks, plan.tile.channels)))
+    return f"depthwise {kind} {block} by {share}"
 
 
 def _pixels(one: Convolution, plan: _Tiles, steps: Steps) -> None:
@@ -247,26 +264,18 @@ def _weights(one: Convolution, plan: _Tiles, steps: Steps) -> None:
     groups, images, dtype = p.leads[0], p.depth, p.a.dtype
     chunks = -(-groups.size // plan.tile.channels)
     items, accumulate = images.size * prod(plan.counts), accumulator(dtype)
-    splits = 1
-    if accumulate is float32:
-        splits = greatest(1, least(_CUBES * info.cores // greatest(chunks, 1), items))
-    turns = greatest(-(-items // splits), 1)
-    size = p.size
-    step = -(-size // WHOLE) * WHOLE
-    target = Bound(Output(0), dtype)
-    if splits > 1:
-        target = target_of(steps, dtype, splits * step)
-    index = kl.index_dtype(reach(p.a), reach(p.b), splits * step, items)
+    parts = parts_of(steps, p, items, _CUBES * info.cores // greatest(chunks, 1))
+    index = kl.index_dtype(reach(p.a), reach(p.b), parts.size, items)
     nbytes = (p.a.size + p.b.size + p.size) * dtype.itemsize
     steps.add(
             depthwise_weight_tiles,
-            Grid((chunks, splits, 1), (plan.units, 1, 1), info.planes[0], index),
-            Effort(_name("weight tiles", plan), 2 * size * p.terms, nbytes),
-            x=read_by(0, p.a, plan.tile), g=read_by(1, p.b, plan.given), c=target,
-            groups=groups.size, items=items, turns=turns, part_step=step, parts=plan.counts,
+            Grid((chunks, parts.splits, 1), (plan.units, 1, 1), info.planes[0], index),
+            Effort(_name("weight tiles", plan), 2 * p.size * p.terms, nbytes),
+            x=read_by(0, p.a, plan.tile), g=read_by(1, p.b, plan.given), c=parts.target,
+            groups=groups.size, items=parts.items, parts=plan.counts,
             x_steps=Strides(images.a, groups.a, 0), g_steps=Strides(images.b, groups.b, 0),
             lines=[Line(a.count, a.size, a.a, 0, a.b) for a in plan.axes],
             blocks=plan.blocks, tile=plan.tile, given=plan.given, share=plan.share,
             units=plan.units, together=_TOGETHER, accumulate=accumulate,
         )  # fmt: skip
-    launch_sum(steps, target, dtype, (1, 1, size, step), splits, step, info)
+    launch_parts(steps, p, parts, info)

@@ -2,7 +2,7 @@
 
 Requirements: a window of hundreds of taps fits neither the registers nor an unrolled loop. A cube
 stages a tile of a channel of its groups with the factors that meet it: the windows, or for a weight
-gradient the output gradient (see :class:`.depthwise_tiles.Tile`). A unit then has a block of rows
+gradient the output gradient (see :class:`.depthwise_staging.Tile`). A unit then has a block of rows
 and goes through the columns of the factors; it holds one column in registers, or a piece of a long
 one, and reads each staged value of the column once for all its rows. Adjacent units have adjacent
 columns. Depthwise convolutions have one channel a group; the others stage each in turn.
@@ -15,8 +15,10 @@ from math import prod
 
 from calor.dtypes import DType
 from calor_kernel import language as kl
-from calor_kernel.library.conv.depthwise_tiles import Share, Tile
+from calor_kernel.library.conv.depthwise_items import Operand, PlanesOnDevice, over_items
+from calor_kernel.library.conv.depthwise_staging import Share, Tile
 from calor_kernel.library.conv.direct_blocks import Block, Line, write_block
+from calor_kernel.library.conv.split_sums import Items
 from calor_kernel.library.conv.vector_tiles import Strides, multiply_add
 from calor_kernel.library.gemm.epilogue import After, Epilogue, writer
 
@@ -25,9 +27,9 @@ from calor_kernel.library.gemm.epilogue import After, Epilogue, writer
 def add_columns(
     acc: kl.Registers,
     held: kl.Pointer,
-    at: kl.Number,
+    at: kl.Index,
     factors: kl.Pointer,
-    of: kl.Number,
+    of: kl.Index,
     blocks: tuple[Block, Block],
     tile: Tile,
     columns: int,
@@ -41,7 +43,8 @@ def add_columns(
     many factors as the block has taps.
     """
     down, across = blocks
-    begin, line = across.start - tile.columns.low, tile.columns.count
+    (rows, right), (line, _) = tile.spans, tile.pitches
+    begin = across.start - right.low
     pieces, rest = lines // down.taps, lines % down.taps
     for first, count, taps in ((0, pieces, down.taps), (pieces * down.taps, 1, rest)):
         if not count * taps:
@@ -54,7 +57,7 @@ def add_columns(
             for column in kl.loop_range(0, columns):
                 near = [factors[base + tap * pitch + column] for tap in kl.range(taps)]
                 for row, uses in beside.items():
-                    value = held[far + (row - tile.rows.low) * line + column * across.summed]
+                    value = held[far + (row - rows.low) * line + column * across.summed]
                     for output, tap in uses:
                         acc[output, 0] = multiply_add(near[tap], value, acc[output, 0])
 
@@ -71,6 +74,7 @@ def depthwise_windows(
     w_steps: Strides[kl.Number],
     c_steps: Strides[kl.Number],
     lines: tuple[Line[kl.Number], ...],
+    planes: PlanesOnDevice | None,
     after: After | None,
     *,
     blocks: tuple[Block, Block],
@@ -86,15 +90,16 @@ def depthwise_windows(
 
     ``parts``: the tiles of an image, by groups, outputs of a group, down and across. The axes of
     the strides are images, groups and summed channels, of which there are ``depth``; of ``w``:
-    groups, outputs and summed channels; of ``c``: images, groups and outputs.
+    groups, outputs and summed channels; of ``c``: images, groups and outputs. With ``planes``,
+    images are planes of volumes, and summed channels taps along the volumes' first axis.
     """
     kl.launch_attributes(cubes_per_core=together)
     image, chunk, output, *numbers = kl.unravel(kl.cube_position(0), (0, *parts))
     first = chunk * tile.channels
-    tops = numbers[0] * share.down, numbers[1] * share.across
+    tops = [number * by for number, by in zip(numbers, share.blocks, strict=True)]
     window = prod(taps) | 1
     held, factors = kl.shared(tile.size, accumulate), kl.shared(tile.channels * window, accumulate)
-    near, down, across = share.of_unit()
+    near, *mine = share.of_unit()
     group = first + near
     acc = kl.registers((blocks[0].outputs, 1), accumulate)
     for d in kl.loop_range(0, depth):
@@ -104,24 +109,43 @@ def depthwise_windows(
             of = w_steps.at(first + kl.select(first + beside < groups, beside, 0), output)
             of = of + tap // taps[1] * lines[0].b + tap % taps[1] * lines[1].b
             factors[beside * window + tap] = w[of + d * w_steps.inner].to(accumulate)
+        sizes = [line.size for line in lines]
+        if planes is None:
+            source = x_steps.at(image, first) + d * x_steps.inner
+        else:
+            volume, begin, there = planes.seen(image, d)
+            source = x_steps.at(volume, first) + begin
+            sizes[0] = kl.select(there, sizes[0], 0)
         tile.stage(
-            held, x, x_steps.at(image, first) + d * x_steps.inner, x_steps.middle, groups - first,
-            tops, (lines[0].size, lines[1].size), (lines[0].a, lines[1].a), units, accumulate,
+            held, x, source, x_steps.middle, groups - first, tops, sizes,
+            [line.a for line in lines], units, accumulate,
         )  # fmt: skip
         kl.barrier()
         if (near < tile.channels) & (group < groups):
-            at = near * tile.plane + down * (tile.rows.step * tile.columns.count)
-            at = at + across * tile.columns.step
             add_columns(
-                *(acc, held, at, factors, near * window, blocks, tile, taps[1], taps[1], taps[0])
+                *(
+                    acc,
+                    held,
+                    near * tile.plane + tile.at(mine),
+                    factors,
+                    near * window,
+                    blocks,
+                    tile,
+                    taps[1],
+                    taps[1],
+                    taps[0],
+                )
             )
         kl.barrier()
     if (near < tile.channels) & (group < groups):
-        to = c_steps.at(image, group) + output * c_steps.inner
-        ends = writer(epilogue, after, c, image)
-        places = tops[0] + down, tops[1] + across
+        volume, before = image, None
+        if planes is not None:
+            volume, before, _ = planes.made(image)
+        to = c_steps.at(volume, group) + output * c_steps.inner
+        ends = writer(epilogue, after, c, volume)
+        places = [top + number for top, number in zip(tops, mine, strict=True)]
         channel = group * parts[1].divisor + output
-        write_block(acc, c, to, ends, channel, blocks, lines, places)
+        write_block(acc, c, to, ends, channel, blocks, lines, places, before)
 
 
 @kl.kernel
@@ -130,14 +154,13 @@ def depthwise_weight_windows(
     g: kl.In,
     c: kl.Out,
     groups: kl.Size,
-    items: kl.Size,
-    turns: kl.Size,
-    part_step: kl.Size,
+    items: Items[kl.Number],
     pair: tuple[kl.FastDivmod, ...],
     parts: tuple[kl.FastDivmod, ...],
     x_steps: Strides[kl.Number],
     g_steps: Strides[kl.Number],
     lines: tuple[Line[kl.Number], ...],
+    planes: PlanesOnDevice | None,
     *,
     blocks: tuple[Block, Block],
     tile: Tile,
@@ -152,9 +175,10 @@ def depthwise_weight_windows(
     """Compute a part of the weight gradients of a cube's groups: channels from x, parts from y.
 
     ``pair``: the output and input channels of a group, of which a cube has one. An item is a tile
-    of the output gradient, ``given``; ``parts``: those of an image down and across. A cube adds
-    ``turns`` of all ``items``, and a unit has a block of the ``taps``, which are ``apart`` in the
-    result. The axes of the strides are images, groups and channels.
+    of the output gradient, ``given``; ``parts``: those of an image down and across. A unit
+    has a block of the ``taps``, which are ``apart`` in the result. The axes of the strides are
+    images, groups and channels. With ``planes``, images are planes of volumes, and input channels
+    taps along their first axis.
     """
     kl.launch_attributes(cubes_per_core=together)
     chunk, output, input = kl.unravel(kl.cube_position(0), (0, *pair))
@@ -162,28 +186,24 @@ def depthwise_weight_windows(
     held, factors = kl.shared(tile.size, accumulate), kl.shared(given.size, accumulate)
     near, down, across = share.of_unit()
     acc = kl.registers((blocks[0].outputs, 1), accumulate)
-    for item in kl.loop_range(split * turns, kl.min((split + 1) * turns, items)):
-        image, *tops = kl.unravel(item, (0, *parts))
-        tile.stage(
-            held, x, x_steps.at(image, first) + input * x_steps.inner, x_steps.middle,
-            groups - first, (tops[0], tops[1]), (lines[0].size, lines[1].size),
-            (lines[0].a, lines[1].a), units, accumulate,
-        )  # fmt: skip
-        given.stage(
-            factors, g, g_steps.at(image, first) + output * g_steps.inner, g_steps.middle,
-            groups - first, (tops[0], tops[1]), (lines[0].count, lines[1].count),
-            (lines[0].c, lines[1].c), units, accumulate,
-        )  # fmt: skip
-        kl.barrier()
+
+    def add() -> None:
         if near < tile.channels:
-            at = near * tile.plane + down * (blocks[0].step * tile.columns.count)
+            at = near * tile.plane + down * (blocks[0].step * tile.pitches[0])
             at = at + across * blocks[1].step
-            of, wide = near * given.plane, given.columns.count
-            add_columns(acc, held, at, factors, of, blocks, tile, wide, wide, given.rows.count)
-        kl.barrier()
+            of, (tall, wide) = near * given.plane, given.counts
+            add_columns(acc, held, at, factors, of, blocks, tile, wide, wide, tall)
+
+    both = Operand(tile, held, x, x_steps, input), Operand(given, factors, g, g_steps, output)
+    if planes is not None:
+        both = (
+            Operand(tile, held, x, x_steps, 0, lambda image: planes.seen(image, input)),
+            Operand(given, factors, g, g_steps, 0, planes.made),
+        )
+    over_items(items, split, parts, (1, 1), both, first, groups, lines, units, accumulate, add)
     if (near < tile.channels) & (first + near < groups):
         channel = ((first + near) * pair[0].divisor + output) * pair[1].divisor + input
-        to = split * part_step + channel * prod(taps) + across * apart[1]
+        to = split * items.part_step + channel * prod(taps) + across * apart[1]
         for r in kl.range(blocks[0].outputs):
             row = down * blocks[0].outputs + r
             if row < taps[0]:

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import gcd, prod
 
-from calor.dtypes import float32
 from calor_kernel import language as kl
-from calor_kernel.contract.choices import greatest, hinted, is_size, least
+from calor_kernel.contract.choices import greatest, hinted, is_size
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, operand
 from calor_kernel.contract.work import Output, Request, Work, row_major
-from calor_kernel.library.conv.depthwise_tiles import Share, Span, Tile
+from calor_kernel.library.conv.depthwise_items import Planes
+from calor_kernel.library.conv.depthwise_staging import Share, Span, Tile
 from calor_kernel.library.conv.depthwise_tiles_launch import read_by, shares_of, wide_of
 from calor_kernel.library.conv.depthwise_windows import (
     depthwise_weight_windows,
@@ -26,7 +26,7 @@ from calor_kernel.library.conv.depthwise_windows import (
 )
 from calor_kernel.library.conv.direct_blocks import Block, Line
 from calor_kernel.library.conv.direct_blocks_launch import block_of, reach
-from calor_kernel.library.conv.implicit_gemm_operands import two_axes
+from calor_kernel.library.conv.implicit_gemm_operands import spatial_axes, two_axes
 from calor_kernel.library.conv.problem import (
     Axis,
     Convolution,
@@ -35,7 +35,7 @@ from calor_kernel.library.conv.problem import (
     accumulator,
     undivided,
 )
-from calor_kernel.library.conv.split_sums import WHOLE, ending, launch_sum, target_of
+from calor_kernel.library.conv.split_sums import ending, launch_parts, parts_of
 from calor_kernel.library.conv.vector_tiles import Strides
 from calor_kernel.library.steps import Steps
 
@@ -72,6 +72,8 @@ def channel_windows_refusal(one: Convolution, request: Request) -> str | None:
     """Return why a problem is not computed by columns, a channel at a time, None if it is."""
     p = one.seen
     sizes = _window(p)
+    if len(p.axes) > 2:
+        return "it has more than two spatial axes"
     if not any(map(is_size, sizes)) and prod(sizes) < _LEAST:
         return f"its window has fewer than {_LEAST} taps"
     if any((axis.summed if p.by_weight else axis.result) > _APART for axis in p.axes):
@@ -81,8 +83,8 @@ def channel_windows_refusal(one: Convolution, request: Request) -> str | None:
 
 def _refusal(p: Correlation, info: DeviceInfo) -> str | None:
     """Return why a problem is not computed by columns of its window, None if it is."""
-    if len(p.axes) > 2:
-        return "it has more than two spatial axes"
+    if len(p.axes) > 3:
+        return "it has more than three spatial axes"
     if info.max_units < _UNITS or not info.has("barrier"):
         return f"cubes have no {_UNITS} units that meet"
     if any(map(is_size, _window(p))):
@@ -140,10 +142,11 @@ class _Windows:
         """The tiles of an image down and across."""
         if self.given is None:
             sizes = [axis.count for axis in self.axes]
-            wide = self.blocks[0].outputs * self.share.down, self.share.across
+            down, across = self.share.blocks
+            wide = [self.blocks[0].outputs * down, across]
         else:
             sizes = [axis.terms for axis in self.axes]
-            wide = self.given.rows.count, self.given.columns.count
+            wide = self.given.counts
         return [-(-size // n) for size, n in zip(sizes, wide, strict=True)]
 
 
@@ -171,10 +174,11 @@ def _of_pixels(p: Correlation, info: DeviceInfo) -> Iterator[tuple[float, _Windo
     moves = [images.a, *(axis.a for axis in (down, across)), *([p.depth.a] * (p.depth.size != 1))]
     wide = wide_of(p.a, (groups.size, groups.a), moves)
     size, taps = accumulator(p.a.dtype).itemsize, down.terms * across.terms
+    above = prod(hinted(axis.count) for axis in p.axes[:-2])
     piece = down.terms if down.terms <= _TAPS else _PIECE
     # Units of a line, an odd distance apart, meet all banks of shared memory.
     step = 2 if hinted(across.count) == 1 else 1
-    beside, planes = block_of(across, 1), hinted(images.size) * hinted(outputs.size)
+    beside, planes = block_of(across, 1), hinted(images.size) * hinted(outputs.size) * above
     most = min(_BYTES, info.shared_of(_TOGETHER))
     for n in range(1, min(_ROWS, _UNROLLED // piece) + 1, step):
         block = replace(block_of(down, n), taps=piece)
@@ -184,7 +188,7 @@ def _of_pixels(p: Correlation, info: DeviceInfo) -> Iterator[tuple[float, _Windo
         reads = Span.of(block_of(down, n)), Span.of(beside)
         products = across.terms * -(-_column(block) * down.terms // piece)
         for high, columns in product(shares_of(blocks[0]), shares_of(blocks[1])):
-            each, share = high * columns, Share(high, columns)
+            each, share = high * columns, Share((high, columns))
             if each > _UNITS:
                 continue
             spans = reads[0].along(high), reads[1].along(columns)
@@ -192,7 +196,7 @@ def _of_pixels(p: Correlation, info: DeviceInfo) -> Iterator[tuple[float, _Windo
             for channels in _channels(_UNITS // each, hinted(groups.size), wide):
                 if channels * area * size > most:
                     continue
-                tile = Tile(channels, *spans, gcd(wide, channels))
+                tile = Tile(channels, spans, gcd(wide, channels))
                 held = tile.size + channels * (taps | 1)
                 if held * size > most:
                     continue
@@ -214,7 +218,7 @@ def _of_weight(p: Correlation, info: DeviceInfo) -> Iterator[tuple[float, _Windo
     wide_x = wide_of(p.a, (groups.size, groups.a), x_moves)
     wide_g = wide_of(p.b, (groups.size, groups.b), g_moves)
     size, planes = accumulator(p.a.dtype).itemsize, hinted(images.size) * hinted(outputs.size)
-    planes *= hinted(inputs.size)
+    planes *= hinted(inputs.size) * prod(hinted(a.count) * hinted(a.terms) for a in p.axes[:-2])
     lines = hinted(across.terms) == 1 and turned
     for rows, columns in ((rows, 1) for rows in _LONG) if lines else _GIVEN:
         tall, long = min(rows, hinted(down.terms)), min(columns, hinted(across.terms))
@@ -225,21 +229,22 @@ def _of_weight(p: Correlation, info: DeviceInfo) -> Iterator[tuple[float, _Windo
                 break
             block = Block(n, piece, down.result, down.summed, down.start, 1)
             beside = Block(1, long, across.result, across.summed, across.start, 1)
-            share = Share(-(-down.count // n), across.count)
-            each, products = share.down * share.across, long * (tall // piece) * _column(block)
+            high = -(-down.count // n)
+            share = Share((high, across.count))
+            each, products = share.size, long * (tall // piece) * _column(block)
             if each > _UNITS:
                 continue
             whole = replace(block, taps=tall)
-            reads = Span.of(whole).along(share.down), Span.of(beside).along(share.across)
+            reads = Span.of(whole).along(high), Span.of(beside).along(across.count)
             # Of the next tile of the output gradient, all taps read so much further on.
-            spans = [
+            spans = tuple(
                 Span(span.low, span.count, of.taps * of.summed)
                 for span, of in zip(reads, (whole, beside), strict=True)
-            ]
+            )
             for channels in _channels(_UNITS // each, hinted(groups.size), max(wide_x, wide_g)):
-                tile = Tile(channels, spans[0], spans[1], gcd(wide_x, channels))
+                tile = Tile(channels, spans, gcd(wide_x, channels))
                 of_g = Span(0, tall, tall), Span(0, long, long)
-                given = Tile(channels, *of_g, gcd(wide_g, channels))
+                given = Tile(channels, of_g, gcd(wide_g, channels))
                 held = tile.size + given.size
                 if held * size > min(_BYTES, info.shared_of(_TOGETHER)):
                     continue
@@ -269,12 +274,15 @@ def _pixels(one: Convolution, part: Part, plan: _Windows, steps: Steps) -> None:
     images, groups, outputs = p.leads
     dtype, axes, depth = p.a.dtype, plan.axes, p.depth
     counts = [-(-groups.size // plan.tile.channels), outputs.size, *plan.counts]
-    strides = row_major([*(lead.size for lead in p.leads), *(a.count for a in two_axes(whole))])
-    single = 2 - len(p.axes)
+    every = spatial_axes(whole)
+    strides = row_major([*(lead.size for lead in p.leads), *(a.count for a in every)])
+    single = len(every) - len(p.axes)
     begin = sum(n * step for n, step in zip(part.offsets, strides[3 + single :], strict=True))
     moves = zip(strides[3:], (1,) * single + part.steps, strict=True)
-    along = [step * by for step, by in moves][:: -1 if plan.turned else 1]
-    cubes = images.size * prod(counts)
+    *above, high, wide = (step * by for step, by in moves)
+    along = [wide, high] if plan.turned else [high, wide]
+    planes = _planes(p, above[0]) if above else None
+    cubes = images.size * prod(counts) * (1 if planes is None else planes.count)
     index = kl.index_dtype(reach(p.a), reach(p.b), whole.size, cubes)
     nbytes = (p.a.size + p.b.size + p.size) * dtype.itemsize
     target, following = ending(Bound(Output(0, begin), dtype), one.tail)
@@ -284,8 +292,10 @@ def _pixels(one: Convolution, part: Part, plan: _Windows, steps: Steps) -> None:
             Grid((cubes, 1, 1), (plan.units, 1, 1), info.planes[0], index),
             Effort(_name("windows", plan), 2 * p.size * p.terms, nbytes),
             x=read_by(0, p.a, plan.tile), w=operand(1, p.b), c=target, groups=groups.size,
-            parts=counts, x_steps=Strides(images.a, groups.a, depth.a), depth=depth.size,
-            w_steps=Strides(groups.b, outputs.b, depth.b), c_steps=Strides(*strides[:3]),
+            parts=counts, x_steps=Strides(images.a, groups.a, depth.a),
+            depth=depth.size * (1 if planes is None else p.axes[0].terms),
+            w_steps=Strides(groups.b, outputs.b, depth.b if planes is None else p.axes[0].b),
+            c_steps=Strides(*strides[:3]), planes=planes,
             lines=[
                 Line(axis.count, axis.size, axis.a, axis.b, to)
                 for axis, to in zip(axes, along, strict=True)
@@ -300,26 +310,23 @@ def _weights(one: Convolution, plan: _Windows, steps: Steps) -> None:
     p, info, given = one.seen, one.info, plan.given
     assert given is not None
     (groups, outputs, inputs), images, dtype = p.leads, p.depth, p.a.dtype
-    chunks = -(-groups.size // plan.tile.channels) * outputs.size * inputs.size
+    planes, above = None, 1
+    if len(p.axes) > 2:
+        planes, above = _planes(p, p.axes[0].b), p.axes[0].count
+        images = replace(images, size=images.size * planes.count)
+    inner = inputs.size * above
+    chunks = -(-groups.size // plan.tile.channels) * outputs.size * inner
     items, accumulate = images.size * prod(plan.counts), accumulator(dtype)
-    splits = 1
-    if accumulate is float32:
-        splits = greatest(1, least(_CUBES * info.cores // greatest(chunks, 1), items))
-    turns = greatest(-(-items // splits), 1)
-    size = p.size
-    step = -(-size // WHOLE) * WHOLE
-    target = Bound(Output(0), dtype)
-    if splits > 1:
-        target = target_of(steps, dtype, splits * step)
-    index = kl.index_dtype(reach(p.a), reach(p.b), splits * step, items)
+    parts = parts_of(steps, p, items, _CUBES * info.cores // greatest(chunks, 1))
+    index = kl.index_dtype(reach(p.a), reach(p.b), parts.size, items)
     nbytes = (p.a.size + p.b.size + p.size) * dtype.itemsize
     taps = plan.axes[0].count, plan.axes[1].count
     steps.add(
             depthwise_weight_windows,
-            Grid((chunks, splits, 1), (plan.units, 1, 1), info.planes[0], index),
-            Effort(_name("weight windows", plan), 2 * size * p.terms, nbytes),
-            x=read_by(0, p.a, plan.tile), g=read_by(1, p.b, given), c=target, groups=groups.size,
-            items=items, turns=turns, part_step=step, pair=[outputs.size, inputs.size],
+            Grid((chunks, parts.splits, 1), (plan.units, 1, 1), info.planes[0], index),
+            Effort(_name("weight windows", plan), 2 * p.size * p.terms, nbytes),
+            x=read_by(0, p.a, plan.tile), g=read_by(1, p.b, given), c=parts.target,
+            groups=groups.size, items=parts.items, pair=[outputs.size, inner], planes=planes,
             parts=plan.counts, x_steps=Strides(images.a, groups.a, inputs.a),
             g_steps=Strides(images.b, groups.b, outputs.b),
             lines=[Line(a.terms, a.size, a.a, 0, a.b) for a in plan.axes],
@@ -327,9 +334,19 @@ def _weights(one: Convolution, plan: _Windows, steps: Steps) -> None:
             apart=(1, taps[0]) if plan.turned else (taps[1], 1), share=plan.share,
             units=plan.units, together=_TOGETHER, accumulate=accumulate,
         )  # fmt: skip
-    launch_sum(steps, target, dtype, (1, 1, size, step), splits, step, info)
+    launch_parts(steps, p, parts, info)
+
+
+def _planes(p: Correlation, made: int) -> Planes[int, int]:
+    """Return the first axis of volumes; ``made``: the stride of planes of the result or of g."""
+    first = p.axes[0]
+    if p.by_weight:
+        return Planes(
+            first.terms, first.summed, first.result, first.start, first.size, first.a, made
+        )
+    return Planes(first.count, first.result, first.summed, first.start, first.size, first.a, made)
 
 
 def _name(kind: str, plan: _Windows) -> str:
-    rows, share = plan.blocks[0].outputs, plan.share
-    return f"depthwise {kind} {rows}x1 by {share.down}x{share.across}x{plan.tile.channels}"
+    rows, (down, across) = plan.blocks[0].outputs, plan.share.blocks
+    return f"depthwise {kind} {rows}x1 by {down}x{across}x{plan.tile.channels}"

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from math import prod
 from typing import Generic
 
 from calor.dtypes import DType, uint32, uint64
 from calor_kernel import language as kl
 from calor_kernel.language.declared import N
+from calor_kernel.library.conv.split_sums import Items
 from calor_kernel.library.conv.vector_tiles import Strides, multiply_add
 from calor_kernel.library.gemm.epilogue import After, Epilogue, Writer, writer
 
@@ -67,26 +69,39 @@ class Line(Generic[N]):
     c: kl.StrideOf[N]
 
 
+def unraveled(index: kl.Index, sizes: Sequence[int]) -> list[kl.Index]:
+    """Return the places along axes of an index into all of them, the last axis dense."""
+    places = []
+    for k, size in enumerate(sizes):
+        step = prod(sizes[k + 1 :])
+        place = index // step if k + 1 < len(sizes) else index
+        places.append(place % size if k else place)
+    return places
+
+
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Where a block of rows and columns reads: offsets, and all bits set unless it is padding."""
+    """Where a block reads along each axis: offsets, and all bits set unless it is padding."""
 
-    rows: dict[int, tuple[kl.Number, kl.Number]]
-    columns: dict[int, tuple[kl.Number, kl.Number]]
+    axes: tuple[dict[int, tuple[kl.Number, kl.Number]], ...]
 
     @kl.helper
-    def read(self, x: kl.Pointer, at: kl.Number, place: tuple[int, int], wide: DType) -> kl.Number:
+    def read(self, x: kl.Pointer, at: kl.Number, place: Sequence[int], wide: DType) -> kl.Number:
         """Return the element at a position, 0 for padding."""
-        (row, above), (column, beside) = self.rows[place[0]], self.columns[place[1]]
+        found = [axis[far] for axis, far in zip(self.axes, place, strict=True)]
+        for offset, _ in found:
+            at = at + offset
         # A mask of the load would be a branch for each element, and a selection by two conditions
         # several instructions; offsets of padding are those of the edge.
-        value = kl.bitcast(x[at + row + column].to(wide), above.dtype)
-        return kl.bitcast(value & above & beside, wide)
+        value = kl.bitcast(x[at].to(wide), found[0][1].dtype)
+        for _, there in found:
+            value = value & there
+        return kl.bitcast(value, wide)
 
 
 @kl.helper
 def seen_by(
-    blocks: tuple[Block, Block],
+    blocks: tuple[Block, ...],
     lines: Sequence[Line[kl.Number]],
     tops: Sequence[kl.Number],
     wide: DType,
@@ -101,7 +116,7 @@ def seen_by(
             near = kl.max(kl.min(place, line.size - 1), 0)
             places[far] = (near * line.a, kl.select(place == near, every, none))
         found.append(places)
-    return Seen(*found)
+    return Seen(tuple(found))
 
 
 @kl.helper
@@ -109,14 +124,33 @@ def window_of(
     w: kl.Pointer,
     of: kl.Number,
     lines: Sequence[Line[kl.Number]],
-    blocks: tuple[Block, Block],
+    blocks: tuple[Block, ...],
     wide: DType,
-) -> list[list[kl.Number]]:
-    """Return the weights of a window, of which the first is at ``of``, as ``wide``."""
-    return [
-        [w[of + i * lines[0].b + j * lines[1].b].to(wide) for j in kl.range(blocks[1].taps)]
-        for i in kl.range(blocks[0].taps)
-    ]
+) -> dict[tuple[int, ...], kl.Number]:
+    """Return the weights of a window by their taps, as ``wide``; ``of``: where the first is."""
+    found = {}
+    for taps in product(*(range(block.taps) for block in blocks)):
+        at = of
+        for tap, line in zip(taps, lines, strict=True):
+            at = at + tap * line.b
+        found[taps] = w[at].to(wide)
+    return found
+
+
+Place = tuple[int, ...]
+"""An output, a tap or a position, along each axis."""
+
+
+def reads_of(blocks: Sequence[Block]) -> list[tuple[Place, list[tuple[Place, Place]]]]:
+    """Return the positions that blocks read, with the outputs and taps that read each."""
+    made = []
+    for read in product(*(block.pairs().items() for block in blocks)):
+        place = tuple(far for far, _ in read)
+        uses = []
+        for use in product(*(some for _, some in read)):
+            uses.append((tuple(i for i, _ in use), tuple(j for _, j in use)))
+        made.append((place, uses))
+    return made
 
 
 @kl.helper
@@ -126,21 +160,39 @@ def write_block(
     to: kl.Number,
     ends: Writer | None,
     channel: kl.Number,
-    blocks: tuple[Block, Block],
+    blocks: tuple[Block, ...],
     lines: Sequence[Line[kl.Number]],
     tops: Sequence[kl.Number],
+    before: kl.Number | None = None,
 ) -> None:
-    """Write the sums of the blocks at ``tops``, or what follows them; ``to``: of their plane."""
-    for r in kl.range(blocks[0].outputs):
-        high = tops[0] * blocks[0].outputs + r
-        for s in kl.range(blocks[1].outputs):
-            wide = tops[1] * blocks[1].outputs + s
-            if (high < lines[0].count) & (wide < lines[1].count):
-                pixel = high * lines[0].c + wide * lines[1].c
-                if ends is None:
-                    c[to + pixel] = acc[r, s].to(c.dtype)
-                else:
-                    ends.write(to + pixel, acc[r, s], channel, pixel)
+    """Write the sums of the blocks at ``tops``, or what follows them; ``to``: of their image.
+
+    ``before``: the pixels of the image before those of the lines.
+    """
+    for output in product(*(range(block.outputs) for block in blocks)):
+        there, pixel = place_of(output, blocks, lines, tops)
+        pixel = pixel if before is None else pixel + before
+        if there:
+            if ends is None:
+                c[to + pixel] = acc[output].to(c.dtype)
+            else:
+                ends.write(to + pixel, acc[output], channel, pixel)
+
+
+@kl.helper
+def place_of(
+    output: Sequence[int],
+    blocks: tuple[Block, ...],
+    lines: Sequence[Line[kl.Number]],
+    tops: Sequence[kl.Number],
+) -> tuple[kl.Mask, kl.Number]:
+    """Return whether an output of the blocks at ``tops`` exists, and its pixel."""
+    given = zip(output, blocks, lines, tops, strict=True)
+    places = [(top * block.outputs + i, line) for i, block, line, top in given]
+    there, pixel = places[0][0] < places[0][1].count, places[0][0] * places[0][1].c
+    for place, line in places[1:]:
+        there, pixel = there & (place < line.count), pixel + place * line.c
+    return there, pixel
 
 
 @kl.kernel
@@ -157,14 +209,14 @@ def direct_blocks(
     lines: tuple[Line[kl.Number], ...],
     after: After | None,
     *,
-    blocks: tuple[Block, Block],
+    blocks: tuple[Block, ...],
     together: int,
     accumulate: DType,
     epilogue: Epilogue | None = None,
 ) -> None:
     """Compute ``total`` blocks of a convolution or of an input gradient, one for each unit.
 
-    ``parts``: groups, outputs of a group, and blocks down and across. The inner axes of ``x_steps``
+    ``parts``: groups, outputs of a group, and blocks along each axis. The inner axes of ``x_steps``
     and ``w_steps`` are summed, over ``depth`` values.
     """
     kl.launch_attributes(cubes_per_core=together)
@@ -172,18 +224,16 @@ def direct_blocks(
     if unit < total:
         image, group, output, *tops = kl.unravel(unit, (0, *parts))
         seen = seen_by(blocks, lines, tops, accumulate)
-        acc = kl.registers((blocks[0].outputs, blocks[1].outputs), accumulate)
-        downs, acrosses = (block.pairs() for block in blocks)
+        acc = kl.registers(tuple(block.outputs for block in blocks), accumulate)
+        reads = reads_of(blocks)
         for d in kl.range(depth):
             at = x_steps.at(image, group) + d * x_steps.inner
             of = w_steps.at(group, output) + d * w_steps.inner
             weights = window_of(w, of, lines, blocks, accumulate)
-            for row, down in downs.items():
-                for column, across in acrosses.items():
-                    value = seen.read(x, at, (row, column), accumulate)
-                    for r, i in down:
-                        for s, j in across:
-                            acc[r, s] = multiply_add(weights[i][j], value, acc[r, s])
+            for place, uses in reads:
+                value = seen.read(x, at, place, accumulate)
+                for pixel, tap in uses:
+                    acc[pixel] = multiply_add(weights[tap], value, acc[pixel])
         to = c_steps.at(image, group) + output * c_steps.inner
         ends = writer(epilogue, after, c, image)
         channel = group * parts[1].divisor + output
@@ -195,16 +245,14 @@ def direct_weight_blocks(
     x: kl.In,
     g: kl.In,
     c: kl.Out,
-    items: kl.Size,
-    share: kl.Size,
-    part_step: kl.Size,
+    items: Items[kl.Number],
     pair: tuple[kl.FastDivmod, ...],
     parts: tuple[kl.FastDivmod, ...],
     x_steps: Strides[kl.Number],
     g_steps: Strides[kl.Number],
     lines: tuple[Line[kl.Number], ...],
     *,
-    blocks: tuple[Block, Block],
+    blocks: tuple[Block, ...],
     units: int,
     together: int,
     accumulate: DType,
@@ -212,38 +260,29 @@ def direct_weight_blocks(
     """Compute a part of the weight gradient of a pair of channels: pairs from x, parts from y.
 
     ``pair``: output and input channels of a group. An item is a block of pixels of g; ``parts``:
-    blocks down and across. A cube adds the products of ``share`` of all ``items``. The axes of the
-    strides are images, groups and channels.
+    blocks along each axis. The axes of the strides are images, groups and channels.
     """
     kl.launch_attributes(cubes_per_core=together)
     channel, split = kl.cube_position(0), kl.cube_position(1)
     group, output, input = kl.unravel(channel, (0, *pair))
     unit = kl.unit_index()
-    taps = blocks[0].taps, blocks[1].taps
-    acc = kl.registers(taps, accumulate)
-    downs, acrosses = (block.pairs() for block in blocks)
-    for item in kl.range(split * share + unit, kl.min((split + 1) * share, items), units):
+    taps = tuple(block.taps for block in blocks)
+    acc, reads = kl.registers(taps, accumulate), reads_of(blocks)
+    begin, end = items.ends(split)
+    for item in kl.range(begin + unit, end, units):
         image, *tops = kl.unravel(item, (0, *parts))
         seen = seen_by(blocks, lines, tops, accumulate)
         at = x_steps.at(image, group) + input * x_steps.inner
         of = g_steps.at(image, group) + output * g_steps.inner
-        given = []
-        for r in kl.range(blocks[0].outputs):
-            high = tops[0] * blocks[0].outputs + r
-            line = []
-            for s in kl.range(blocks[1].outputs):
-                wide = tops[1] * blocks[1].outputs + s
-                there = (high < lines[0].count) & (wide < lines[1].count)
-                near = kl.select(there, high * lines[0].c + wide * lines[1].c, 0)
-                value = g[of + near].to(accumulate)
-                line.append(kl.select(there, value, kl.constant(0, accumulate)))
-            given.append(line)
-        for row, down in downs.items():
-            for column, across in acrosses.items():
-                value = seen.read(x, at, (row, column), accumulate)
-                for r, i in down:
-                    for s, j in across:
-                        acc[i, j] = multiply_add(given[r][s], value, acc[i, j])
+        given = {}
+        for pixel in product(*(range(block.outputs) for block in blocks)):
+            there, near = place_of(pixel, blocks, lines, tops)
+            value = g[of + kl.select(there, near, 0)].to(accumulate)
+            given[pixel] = kl.select(there, value, kl.constant(0, accumulate))
+        for place, uses in reads:
+            value = seen.read(x, at, place, accumulate)
+            for pixel, weight in uses:
+                acc[weight] = multiply_add(given[pixel], value, acc[weight])
     planes, count = units // kl.plane_size(), prod(taps)
     sums = kl.shared(planes * count, accumulate)
     for number, mine in enumerate(list(acc)):
@@ -255,4 +294,4 @@ def direct_weight_blocks(
         total = sums[tap]
         for plane in kl.range(1, planes):
             total = total + sums[plane * count + tap]
-        c[split * part_step + channel * count + tap] = total.to(c.dtype)
+        c[split * items.part_step + channel * count + tap] = total.to(c.dtype)

@@ -6,11 +6,11 @@ many, they are large, so that each input is read by few units.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
-from calor.dtypes import float32
 from calor_kernel import language as kl
-from calor_kernel.contract.choices import greatest, hinted, least
+from calor_kernel.contract.choices import greatest, hinted
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, operand
 from calor_kernel.contract.work import Output, Request, View, Work, row_major
@@ -20,9 +20,9 @@ from calor_kernel.library.conv.direct_blocks import (
     direct_blocks,
     direct_weight_blocks,
 )
-from calor_kernel.library.conv.implicit_gemm_operands import two_axes
+from calor_kernel.library.conv.implicit_gemm_operands import spatial_axes
 from calor_kernel.library.conv.problem import Axis, Convolution, Correlation, accumulator
-from calor_kernel.library.conv.split_sums import WHOLE, ending, launch_sum, target_of
+from calor_kernel.library.conv.split_sums import ending, launch_parts, parts_of
 from calor_kernel.library.conv.vector_tiles import Strides
 from calor_kernel.library.gemm.epilogue import Tail
 from calor_kernel.library.steps import Steps
@@ -46,8 +46,8 @@ _CUBES, _ITEMS = 8, 4
 def blocks_refusal(one: Convolution, request: Request) -> str | None:
     """Return why a problem is not computed block by block, None if it is."""
     p, info = one.seen, one.info
-    if len(p.axes) > 2:
-        return "it has more than two spatial axes"
+    if len(p.axes) > 3:
+        return "it has more than three spatial axes"
     if p.leads[p.roles[0]].size == 1:
         reason = _alone_refusal(p, info)
         if reason is not None:
@@ -92,11 +92,15 @@ def block_of(axis: Axis[int], outputs: int) -> Block:
     return Block(outputs, axis.terms, axis.result, axis.summed, axis.start, axis.divide)
 
 
-def _blocks(
-    axes: tuple[Axis[int], Axis[int]], planes: int, info: DeviceInfo
-) -> tuple[Block, Block]:
-    """Return the blocks down and across for a number of planes of pixels."""
-    down, across = axes
+def _blocks(axes: Sequence[Axis[int]], planes: int, info: DeviceInfo) -> tuple[Block, ...]:
+    """Return the blocks along each axis for a number of images of pixels.
+
+    A block of a volume has one plane, or those of a phase of its stride.
+    """
+    *above, down, across = axes
+    deep = tuple(block_of(axis, axis.divide) for axis in above)
+    for axis in above:
+        planes = planes * -(-axis.count // axis.divide)
     flat = hinted(down.count) == 1
     columns = _COLUMNS if flat else 1
     wide = block_of(across, -(-columns // across.divide) * across.divide)
@@ -106,10 +110,15 @@ def _blocks(
 
     def cost(block: Block) -> int:
         units = beside * -(-hinted(down.count) // block.outputs)
-        reads = len(block.pairs()) * len(wide.pairs()) + block.taps * wide.taps + _FIXED
+        every = *deep, block, wide
+        reads = prod(len(one.pairs()) for one in every) + prod(one.taps for one in every) + _FIXED
         return int(max(units, info.cores * _BUSY) * reads)
 
-    return min(choices, key=cost), wide
+    return *deep, min(choices, key=cost), wide
+
+
+def _sizes(blocks: Sequence[Block]) -> str:
+    return "x".join(str(block.outputs) for block in blocks)
 
 
 def reach(view: View) -> int:
@@ -119,7 +128,7 @@ def reach(view: View) -> int:
 
 def _pixels(p: Correlation, steps: Steps, info: DeviceInfo, tail: Tail | None) -> None:
     """Add the launch of a convolution or of an input gradient."""
-    (images, groups, outputs), axes, dtype = p.leads, two_axes(p), p.a.dtype
+    (images, groups, outputs), axes, dtype = p.leads, spatial_axes(p), p.a.dtype
     blocks = _blocks(axes, images.size * groups.size * outputs.size, info)
     counts = [-(-a.count // block.outputs) for a, block in zip(axes, blocks, strict=True)]
     total = images.size * groups.size * outputs.size * prod(counts)
@@ -131,7 +140,7 @@ def _pixels(p: Correlation, steps: Steps, info: DeviceInfo, tail: Tail | None) -
     steps.add(
             direct_blocks,
             Grid.line(-(-total // _UNITS), _UNITS, info.planes[0], index),
-            Effort(f"conv blocks {blocks[0].outputs}x{blocks[1].outputs}", flops, nbytes),
+            Effort(f"conv blocks {_sizes(blocks)}", flops, nbytes),
             x=operand(0, p.a), w=operand(1, p.b), c=target,
             total=total, depth=p.depth.size, parts=[groups.size, outputs.size, *counts],
             x_steps=Strides(images.a, groups.a, p.depth.a),
@@ -151,39 +160,28 @@ def _weights(p: Correlation, steps: Steps, info: DeviceInfo) -> None:
     # Output pixels and taps change places: those of g are the outputs of a block.
     axes = tuple(
         Axis(a.terms, a.count, a.summed, a.result, a.start, 1, a.size, a.a, a.b)
-        for a in two_axes(p)
+        for a in spatial_axes(p)
     )
-    down, across = axes
     channels = groups.size * outputs.size * inputs.size
     accumulate = accumulator(dtype)
-    blocks = _blocks((down, across), channels * images.size, info)
+    blocks = _blocks(axes, channels * images.size, info)
     counts = [-(-a.count // block.outputs) for a, block in zip(axes, blocks, strict=True)]
-    items, size = images.size * prod(counts), p.size
-    splits = 1
-    if accumulate is float32:
-        wanted = _CUBES * info.cores // greatest(channels, 1)
-        splits = greatest(1, least(wanted, items // (_ITEMS * _UNITS)))
-    share = greatest(-(-items // splits), 1)
-    step = -(-size // WHOLE) * WHOLE
-    target = Bound(Output(0), dtype)
-    if splits > 1:
-        target = target_of(steps, dtype, splits * step)
-    index = kl.index_dtype(reach(p.a), reach(p.b), splits * step, items + _UNITS)
+    items, most = images.size * prod(counts), _CUBES * info.cores // greatest(channels, 1)
+    shared = parts_of(steps, p, items, most, _ITEMS * _UNITS)
+    index = kl.index_dtype(reach(p.a), reach(p.b), shared.size, items + _UNITS)
     nbytes = (p.a.size + p.b.size + p.size) * dtype.itemsize
     steps.add(
             direct_weight_blocks,
-            Grid((channels, splits, 1), (_UNITS, 1, 1), info.planes[0], index),
+            Grid((channels, shared.splits, 1), (_UNITS, 1, 1), info.planes[0], index),
             Effort(
-                f"conv blocks weights {blocks[0].outputs}x{blocks[1].outputs}",
-                2 * size * p.terms, nbytes,
+                f"conv blocks weights {_sizes(blocks)}", 2 * p.size * p.terms, nbytes,
             ),
-            x=operand(0, p.a), g=operand(1, p.b), c=target,
-            pair=[outputs.size, inputs.size], items=items, share=share, part_step=step,
-            parts=counts,
+            x=operand(0, p.a), g=operand(1, p.b), c=shared.target,
+            pair=[outputs.size, inputs.size], items=shared.items, parts=counts,
             x_steps=Strides(images.a, groups.a, inputs.a),
             g_steps=Strides(images.b, groups.b, outputs.b),
             lines=[Line(a.count, a.size, a.a, 0, a.b) for a in axes],
             blocks=blocks, units=_UNITS, accumulate=accumulate,
             together=next(n for most, n in _TOGETHER if _registers(p) <= most),
         )  # fmt: skip
-    launch_sum(steps, target, dtype, (1, 1, size, step), splits, step, info)
+    launch_parts(steps, p, shared, info)

@@ -11,10 +11,12 @@ neighbouring pixels, so the accesses of a plane are adjacent whatever the alignm
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
+from math import prod
 
 from calor.dtypes import DType
 from calor_kernel import language as kl
-from calor_kernel.library.conv.direct_blocks import Block, Line, Seen, seen_by
+from calor_kernel.library.conv.direct_blocks import Block, Line, Seen, seen_by, unraveled
 from calor_kernel.library.conv.vector_tiles import Strides, multiply_add
 from calor_kernel.library.gemm.epilogue import After, Epilogue, Writer, writer
 
@@ -32,7 +34,7 @@ def _stage(
     filters: kl.Number,
     steps: tuple[kl.Number, kl.Number],
     lines: tuple[Line[kl.Number], ...],
-    blocks: tuple[Block, Block],
+    blocks: tuple[Block, ...],
     depth: int,
     share: int,
     beside: int,
@@ -43,13 +45,15 @@ def _stage(
 
     There are ``filters``; those beyond are zeros. ``steps``: of filters and of channels.
     """
-    taps = blocks[0].taps * blocks[1].taps
+    sizes = [block.taps for block in blocks]
+    taps = prod(sizes)
     terms = depth * taps
     for e in kl.loop_range(kl.unit_index(), terms * share, units):
         number, term = e // terms, e % terms
         channel, tap = term // taps, term % taps
         far = number * steps[0] + channel * steps[1]
-        far = far + tap // blocks[1].taps * lines[0].b + tap % blocks[1].taps * lines[1].b
+        for place, line in zip(unraveled(tap, sizes), lines, strict=True):
+            far = far + place * line.b
         value = w[at + kl.select(number < filters, far, 0)].to(wide)
         value = kl.select(number < filters, value, kl.constant(0, wide))
         held[number // beside * (terms * beside) + term * beside + number % beside] = value
@@ -61,17 +65,14 @@ def _window(
     at: kl.Number,
     step: kl.Number,
     seen: Seen,
-    blocks: tuple[Block, Block],
+    blocks: tuple[Block, ...],
     depth: int,
     wide: DType,
 ) -> list[kl.Number]:
     """Return the elements of a window of ``depth`` channels, in the order of its taps."""
-    rows, columns = ([b.summed * j + b.start for j in range(b.taps)] for b in blocks)
+    axes = [[b.summed * j + b.start for j in range(b.taps)] for b in blocks]
     return [
-        seen.read(x, at + d * step, (row, column), wide)
-        for d in range(depth)
-        for row in rows
-        for column in columns
+        seen.read(x, at + d * step, place, wide) for d in range(depth) for place in product(*axes)
     ]
 
 
@@ -123,7 +124,7 @@ def direct_filters(
     lines: tuple[Line[kl.Number], ...],
     after: After | None,
     *,
-    blocks: tuple[Block, Block],
+    blocks: tuple[Block, ...],
     depth: int,
     taken: int,
     share: int,
@@ -136,13 +137,13 @@ def direct_filters(
     """Compute ``windows`` pixels of each unit and ``share`` filters of a cube.
 
     Cubes are numbered along the ``pixels`` of all images, the shares of a group's ``outputs``, and
-    groups. ``parts``: rows and columns of an image. Blocks have one output; the inner axes of
+    groups. ``parts``: pixels of an image along each axis. Blocks have one output; the inner axes of
     ``x_steps`` and ``w_steps`` are summed, over ``depth`` channels, of which ``taken`` are read at
     a time.
     """
     kl.launch_attributes(cubes_per_core=together)
     first, group, unit = kl.cube_position(1) * share, kl.cube_position(2), kl.unit_index()
-    taps = blocks[0].taps * blocks[1].taps
+    taps = prod(block.taps for block in blocks)
     beside = GROUP if taken == depth else share
     held = kl.shared(depth * taps * share, accumulate, align=FOUR * accumulate.itemsize)
     filters = outputs - first
@@ -159,7 +160,9 @@ def direct_filters(
         at = x_steps.at(image, group)
         if taken == depth:
             whole.append(_window(x, at, x_steps.inner, seen, blocks, taken, accumulate))
-        place = tops[0] * lines[0].c + tops[1] * lines[1].c
+        place = tops[0] * lines[0].c
+        for top, line in zip(tops[1:], lines[1:], strict=True):
+            place = place + top * line.c
         ends, to = writer(epilogue, after, c, image), c_steps.at(image, group)
         found.append(Pixel(exists, ends, to, place, at, seen))
     kl.barrier()

@@ -18,7 +18,7 @@ from calor_kernel.contract.work import Output, Request, Work, row_major
 from calor_kernel.library.conv.direct_blocks import Line
 from calor_kernel.library.conv.direct_blocks_launch import block_of, reach
 from calor_kernel.library.conv.direct_filters import GROUP, direct_filters
-from calor_kernel.library.conv.implicit_gemm_operands import two_axes
+from calor_kernel.library.conv.implicit_gemm_operands import spatial_axes
 from calor_kernel.library.conv.problem import Convolution, Correlation, accumulator
 from calor_kernel.library.conv.split_sums import ending
 from calor_kernel.library.conv.vector_tiles import Strides
@@ -68,8 +68,8 @@ def grouped_refusal(one: Convolution, request: Request) -> str | None:
 def _refusal(one: Convolution) -> str | None:
     """Return why windows in registers do not suit a problem, None if they do."""
     p, info = one.seen, one.info
-    if p.by_weight or len(p.axes) > 2:
-        return "it is a weight gradient, or has more than two spatial axes"
+    if p.by_weight or len(p.axes) > 3:
+        return "it is a weight gradient, or has more than three spatial axes"
     if p.a.dtype not in (float16, bfloat16, float32):
         return f"it has no sums in float32 of {p.a.dtype}"
     if info.max_units < _UNITS or not info.has("barrier"):
@@ -81,7 +81,7 @@ def _refusal(one: Convolution) -> str | None:
     least = _FILTERS if p.leads[1].size == 1 else _OF_GROUP
     if p.leads[2].size < least or p.size < _RESULTS:
         return f"it has fewer than {least} filters or {_RESULTS} results"
-    across = two_axes(p)[1]
+    across = p.axes[-1]
     apart = abs(across.a * across.result)
     return f"pixels are more than {_APART} elements apart" if apart > _APART else None
 
@@ -89,7 +89,7 @@ def _refusal(one: Convolution) -> str | None:
 def filters_works(one: Convolution, request: Request) -> list[Work]:
     """Return the work of a problem that :func:`filters_refusal` accepts."""
     p, info, steps = one.seen, one.info, Steps()
-    (images, groups, outputs), axes, dtype = p.leads, two_axes(p), p.a.dtype
+    (images, groups, outputs), axes, dtype = p.leads, spatial_axes(p), p.a.dtype
     pixels = images.size * prod(axis.count for axis in axes)
     taps, taken = prod(axis.terms for axis in axes), int(p.depth.size)
     if p.terms > _TERMS:

@@ -19,6 +19,7 @@ from calor_kernel.contract.choices import hinted, spec_of
 from calor_kernel.contract.launching import Bound
 from calor_kernel.contract.work import Argument, Input, Output, Request, View, Work, row_major
 from calor_kernel.library.conv.direct_blocks_launch import blocks_refusal
+from calor_kernel.library.conv.each_group import multiplied
 from calor_kernel.library.conv.fold_windows import PatchSteps, add_fold, folds
 from calor_kernel.library.conv.problem import Axis, Convolution, Correlation, accumulator
 from calor_kernel.library.steps import Steps
@@ -68,6 +69,9 @@ def _backward_refusal(one: Convolution, request: Request) -> str | None:
         return "its windows overlap, and are not of floating point"
     few = hinted(p.leads[2].size) < _ROWS and p.leads[1].size == 1
     if _deep(one):
+        return None
+    # A block of a volume reads each of many channels for all its taps.
+    if few and len(p.axes) > 2 and multiplied(one) and hinted(p.depth.size) >= _DEPTH:
         return None
     small = p.leads[1].size > 1 and hinted(p.depth.size) <= _GROUP
     if (small or (few and taps > phases)) and blocks_refusal(one, request) is None:

@@ -40,6 +40,11 @@ def two_axes(problem: Correlation) -> tuple[Axis[int], Axis[int]]:
     return down, across
 
 
+def spatial_axes(problem: Correlation) -> tuple[Axis[int], ...]:
+    """Return the spatial axes, two at least."""
+    return three(problem)[-max(len(problem.axes), 2) :]
+
+
 def image_of(
     problem: Correlation,
     steps: Steps,

@@ -91,6 +91,11 @@ RATES: Final[dict[tuple[bool, bool], dict[Row, float]]] = {
         (16, 8, 1, 2, 8, 2): 0.6,
     },
 }
+# The same of problems with few rows, of both kinds, by whether copies are asynchronous: estimates.
+NARROW: Final[dict[bool, dict[Row, float]]] = {
+    True: {(2, 64, 2, 2, 8, 3): 0.7, (2, 32, 2, 2, 16, 3): 0.65, (2, 32, 2, 1, 16, 3): 0.55},
+    False: {(2, 64, 2, 1, 8, 2): 0.55, (2, 32, 2, 2, 8, 2): 0.5, (2, 32, 2, 1, 8, 2): 0.45},
+}
 # Further plans for timing: of convolutions, and of weight gradients.
 MORE: Final[dict[bool, tuple[Row, ...]]] = {
     False: (
@@ -103,8 +108,9 @@ MORE: Final[dict[bool, tuple[Row, ...]]] = {
         *((8, 16, 2, 2, 8, 4), (16, 8, 2, 2, 8, 4)),
     ),
 }
-# With fewer rows, or products of an element, most of a tile would be empty. Terms of a short step.
-_LEAST, _SHORT = 24, 8
+# With fewer columns, or products of an element, most of a tile would be empty; with fewer rows, one
+# of a plan for many rows, and one of any plan. Terms of a short step.
+_LEAST, _FEW_ROWS, _SHORT = 24, 5, 8
 # Maximum of parts of a sum, and minimum of terms of a part.
 PARTS, _SHARE = 256, 128
 # Clock cycles: of a tile beside its products, of a launch, and the bytes that a core moves in one.
@@ -130,17 +136,24 @@ def simt_refusal(one: Convolution, request: Request) -> str | None:
         return "it has more than two spatial axes, or units of a cube cannot wait for each other"
     _, rows, columns = (p.leads[i].size for i in p.roles)
     columns *= prod(axis.count for axis in p.axes)
-    if min(rows, columns, p.terms) < _LEAST:
-        return f"it has fewer than {_LEAST} rows, columns or terms"
+    if min(columns, p.terms) < _LEAST or rows < _FEW_ROWS:
+        return f"it has fewer than {_LEAST} columns or terms, or {_FEW_ROWS} rows"
     # The copy cannot represent rows of weights that are one in memory.
     spread = p.by_weight or p.depth.b != 0 or p.depth.size == 1
     return None if spread else "its weights are broadcast along channels"
+
+
+def few_rows(problem: Correlation) -> bool:
+    """Return whether only tiles of few rows are full of a problem's."""
+    return bool(problem.leads[problem.roles[1]].size < _LEAST)
 
 
 def groups_refusal(one: Convolution, request: Request) -> str | None:
     """Return why groups are not computed by tiles of each in one launch, None if they are."""
     if one.seen.leads[one.seen.roles[0]].size == 1:
         return "it has one group"
+    if few_rows(one.seen):
+        return f"a group has fewer than {_LEAST} rows"
     windows = prod(a.count if one.seen.by_weight else a.terms for a in one.seen.axes) > 1
     if (one.rounded or windows) and each_group_refusal(one, request) is None:
         return "its groups have faster ways one after another: matrix instructions, or Winograd's"
@@ -174,7 +187,9 @@ def cycles_of(problem: Correlation, info: DeviceInfo) -> float:
 
 def _usual(problem: Correlation, info: DeviceInfo) -> dict[SimtPlan, float]:
     """Return the plans among which the first is chosen, with their rates."""
-    usual = _fitting(problem, RATES[problem.by_weight, _copies_ahead(problem, info)], info)
+    ahead = _copies_ahead(problem, info)
+    rates = NARROW[ahead] if few_rows(problem) else RATES[problem.by_weight, ahead]
+    usual = _fitting(problem, rates, info)
     if problem.by_weight:
         return usual
     return {_evened(plan, problem): rate for plan, rate in usual.items()}

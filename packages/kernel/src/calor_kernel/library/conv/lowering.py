@@ -66,6 +66,7 @@ from calor_kernel.library.conv.gemv_conv import gemv_refusal, gemv_steps
 from calor_kernel.library.conv.generic_tiles import tiles_refusal, tiles_works
 from calor_kernel.library.conv.implicit_gemm_mma_launch import mma_refusal, mma_works
 from calor_kernel.library.conv.implicit_gemm_simt_launch import (
+    few_rows,
     groups_refusal,
     simt_refusal,
     simt_works,
@@ -244,6 +245,18 @@ _WEIGHT_GRADIENT: Final = (
     _WEIGHT_ROWS,
     _DIRECT,
 )
+
+
+def _fma_refusal(one: Convolution, request: Request) -> str | None:
+    """Return why a problem is not computed by tiles of FMA, None if it is."""
+    reason = simt_refusal(one, request)
+    if reason is None and few_rows(one.seen):
+        spare = channel_windows_refusal(one, request), views_refusal(one, request)
+        if None in spare:
+            return "few filters of large windows, or of one tap, have ways of their own"
+    return reason
+
+
 # Ways for cubes of many units. Matrix instructions for full float32 are likely to be faster than
 # FMA. SIMT ways are left out if TF32 is allowed and an instruction takes it.
 _OF_UNITS: Final[Table[Convolution]] = Table(
@@ -255,21 +268,21 @@ _OF_UNITS: Final[Table[Convolution]] = Table(
     Way("planar images", planar_refusal, planar_works),
     Way("implicit GEMM of groups", groups_refusal, simt_works),
     Way("each group", each_group_refusal, each_group_works),
-    Way("planes of volumes", volumes_refusal, volumes_works),
     Way("depthwise bands", bands_refusal, bands_works),
     Way("depthwise tiles", depthwise_tiles_refusal, depthwise_tiles_works),
     Way("depthwise windows", depthwise_windows_refusal, depthwise_windows_works),
     Way("direct filters of groups", grouped_refusal, filters_works),
     Way("direct blocks", blocks_refusal, blocks_works),
+    Way("planes of volumes", volumes_refusal, volumes_works),
     Way("implicit GEMM by MMA", mma_refusal, mma_works),
     Way("Winograd", winograd_refusal, winograd_works),
     Way(
         "implicit GEMM by FMA beside MMA",
-        lambda one, request: "TF32 is allowed" if one.rounded else simt_refusal(one, request),
+        lambda one, request: "TF32 is allowed" if one.rounded else _fma_refusal(one, request),
         simt_works,
         tier=1,
     ),
-    Way("implicit GEMM by FMA", simt_refusal, simt_works, spare=True),
+    Way("implicit GEMM by FMA", _fma_refusal, simt_works, spare=True),
     Way("windows by channel", channel_windows_refusal, depthwise_windows_works, spare=True),
     Way("windows in place", views_refusal, views_works, tier=1, spare=True),
     Way("tiles", tiles_refusal, tiles_works, tier=2),

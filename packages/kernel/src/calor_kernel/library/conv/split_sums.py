@@ -8,13 +8,17 @@ dense axis, and shared memory transposes.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Generic
 
 from calor.dtypes import DType, float32
 from calor_kernel import language as kl
+from calor_kernel.contract.choices import greatest, least
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple
 from calor_kernel.contract.work import Input, Output, Scratch
+from calor_kernel.language.declared import N
+from calor_kernel.library.conv.problem import Correlation, accumulator
 from calor_kernel.library.gemm.epilogue import After, Epilogue, Tail, Writer
 from calor_kernel.library.steps import Steps
 
@@ -25,6 +29,37 @@ WHOLE, _AHEAD = 4, 4
 _LEAST = 8
 # The alignment of parts and of their rows, in bytes.
 ALIGN = WHOLE * float32.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class Items(Generic[N]):
+    """Items of a sum that cubes share: each adds ``turns`` of all ``count`` to a part of its own.
+
+    ``part_step``: the distance between parts.
+    """
+
+    count: kl.SizeOf[N]
+    turns: kl.SizeOf[N]
+    part_step: kl.SizeOf[N]
+
+    @kl.helper
+    def ends(self: Items[kl.Number], split: kl.Number) -> tuple[kl.Number, kl.Number]:
+        """Return the first item of a part, and the one behind its last."""
+        return split * self.turns, kl.min((split + 1) * self.turns, self.count)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A result that cubes compute in ``splits`` parts; ``target``: where they go."""
+
+    items: Items[int]
+    splits: int
+    target: Bound
+
+    @property
+    def size(self) -> int:
+        """The elements of all parts."""
+        return self.splits * self.items.part_step
 
 
 @kl.kernel
@@ -114,6 +149,27 @@ def target_of(steps: Steps, dtype: DType, count: int) -> Bound:
     if not count:
         return Bound(Output(0), dtype)
     return Bound(steps.memory(count * float32.itemsize), float32)
+
+
+def parts_of(steps: Steps, p: Correlation, items: int, most: int, each: int = 1) -> Parts:
+    """Return how cubes share the items of a weight gradient, and where their parts go.
+
+    ``most``: parts at most, for cubes enough; ``each``: items of a part at least. Sums in other
+    types than float32 are not split, since parts have that type.
+    """
+    splits = 1
+    if accumulator(p.a.dtype) is float32:
+        splits = greatest(1, least(most, items // each))
+    step = -(-p.size // WHOLE) * WHOLE
+    target = target_of(steps, p.a.dtype, splits * step if splits > 1 else 0)
+    return Parts(Items(items, greatest(-(-items // splits), 1), step), splits, target)
+
+
+def launch_parts(steps: Steps, p: Correlation, parts: Parts, info: DeviceInfo) -> None:
+    """Add the launch that adds the parts of :func:`parts_of`, if there are several."""
+    step = parts.items.part_step
+    sizes = 1, 1, p.size, step
+    launch_sum(steps, parts.target, p.a.dtype, sizes, parts.splits, step, info)
 
 
 def launch_sum(

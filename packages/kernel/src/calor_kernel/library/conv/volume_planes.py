@@ -21,8 +21,8 @@ from calor_kernel.library.conv.problem import Axis, Convolution, Lead
 from calor_kernel.library.steps import Steps
 
 _UNITS = 256
-# Minimum of operations, which take longer one by one than the copies, and the least channels.
-_FLOPS, _LEAST = 10**8, 16
+# Minimum of operations, which take longer one by one than the copies.
+_FLOPS = 3 * 10**7
 
 
 @kl.kernel
@@ -65,15 +65,10 @@ def unfold_planes(
 def volumes_refusal(one: Convolution, request: Request) -> str | None:
     """Return why a convolution is not computed plane by plane, None if it is."""
     p = one.problem
-    if len(p.axes) != 3 or p.leads[p.roles[0]].size != 1:
-        return "it has no three spatial axes, or groups"
+    if len(p.axes) != 3:
+        return "it has no three spatial axes"
     if p.a.dtype.kind != "float" or p.a.dtype.itemsize > 4:
         return f"no way of planes is faster for {p.a.dtype}"
-    first = p.axes[0]
-    channels = p.leads[2].size if p.by_weight else p.depth.size
-    taps = first.count if p.by_weight else first.terms
-    if min(hinted(p.leads[p.roles[1]].size), hinted(channels) * hinted(taps)) < _LEAST:
-        return f"it has fewer than {_LEAST} channels on a side"
     divides = prod(axis.divide for axis in p.axes)
     few = 2 * hinted(p.size) * hinted(p.terms) // divides < _FLOPS
     return "it has few operations" if few else None
@@ -85,7 +80,6 @@ def volumes_works(one: Convolution, request: Request) -> list[Work]:
     given: Mapping[str, Any] = {
         **request.attributes,
         **{name: request.attributes[name][1:] for name in ("stride", "padding", "dilation")},
-        "groups": 1,
     }
     (result,), dtype = request.outputs, p.a.dtype
     first, *inner = p.axes
@@ -95,6 +89,9 @@ def volumes_works(one: Convolution, request: Request) -> list[Work]:
     else:
         images, channels, windows, taps = p.leads[0], p.depth, first.count, first.terms
         moves = first.result, first.summed
+    # The channels of a group, with their taps, are those of the same group.
+    groups, each = p.leads[p.roles[0]], channels.size
+    channels = replace(channels, size=groups.size * each)
     planes = tuple(axis.size for axis in inner)
     shape = (images.size * windows, channels.size * taps, *planes)
     lines = steps.memory(prod(shape) * dtype.itemsize)
@@ -116,7 +113,7 @@ def volumes_works(one: Convolution, request: Request) -> list[Work]:
         )  # fmt: skip
         return [steps.work()]
     w = request.inputs[1]
-    rows = p.leads[2].size
+    rows = groups.size * p.leads[2].size
     # Channels and taps of the first axis together, as the copy has them.
     backward = request.op == "conv_input_gradient"
     order = (0, 2, 1, 3, 4) if backward else (0, 1, 2, 3, 4)
@@ -124,7 +121,8 @@ def volumes_works(one: Convolution, request: Request) -> list[Work]:
         tuple(w.shape[i] for i in order), tuple(w.strides[i] for i in order), dtype, w.offset
     )
     kernel = w.shape[3:]
-    flat = (channels.size * taps, rows, *kernel) if backward else (rows, shape[1], *kernel)
+    sides = (shape[1], p.leads[2].size) if backward else (rows, each * taps)
+    flat = (*sides, *kernel)
     weight: tuple[View, Argument] = View(flat, row_major(flat), dtype, laid.offset), Input(1)
     if not laid.is_dense:
         copied = steps.memory(w.size * dtype.itemsize)
