@@ -1,4 +1,4 @@
-"""Are updates of some rows of half types those of float32, rounded once, without a wide copy of the rest?"""
+"""Are updates of some rows of half types those of float32, rounded once, without a wide copy?"""
 
 from random import Random
 
