@@ -22,6 +22,7 @@ from calor_kernel.contract.work import (
     row_major,
 )
 from calor_kernel.library.copying import DynamicPart, dense_copy, transfer_launches, transposes
+from calor_kernel.library.copying.concat_rows import concat_rows_launch
 from calor_kernel.library.copying.joining import PARTS, joining_launch
 from calor_kernel.library.copying.padding import padding_launch
 
@@ -37,6 +38,9 @@ def share(rows: int, row_bytes: int, info: DeviceInfo, grain: int) -> tuple[int,
 def lower_concat(request: Request) -> Sequence[Work]:
     """Copy each operand to its part of the result; units of large cubes copy several at once."""
     axis, info = request.attributes["axis"], request.info
+    by_rows = concat_rows_launch(request.inputs, axis, info)
+    if by_rows is not None:
+        return [Work((by_rows,))]
     strides = row_major(request.outputs[0].shape)
     launches: list[Launch] = []
     start = 0
