@@ -15,20 +15,19 @@ from calor_conformance.faults.base import Broken, Fault
 
 SEEDS = 10
 every_fault = pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-# One in four is asked for every change, and all of them in full.
-SAMPLED = [
-    f if not n % 4 else pytest.param(f, marks=pytest.mark.slow) for n, f in enumerate(FAULTS)
-]
-some_faults = pytest.mark.parametrize("fault", SAMPLED, ids=lambda fault: fault.name)
 UNBROKEN = Fault("unbroken", "nothing is broken", Broken, ("values/add/*",), ("add",))
 
 
 def missed(fault: Fault, seed: int) -> str:
-    finding = self_test.find(fault, seed)
+    # The checks that it names are a hundredth of the time of all.
+    finding = self_test.find(fault, seed, self_test.named(fault))
+    if finding.unmet:
+        # Some show after others alone, as a plan that is recorded once does.
+        finding = self_test.find(fault, seed)
     return self_test.line(finding) if finding.unmet else ""
 
 
-@some_faults
+@every_fault
 def test_a_broken_backend_is_caught(fault: Fault) -> None:
     assert not missed(fault, 0)
 

@@ -11,6 +11,18 @@ _quick = False
 
 
 @contextmanager
+def paused_collections() -> Iterator[None]:
+    """Collect no garbage in a block that makes many objects that stay."""
+    running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if running:
+            gc.enable()
+
+
+@contextmanager
 def quick_collections() -> Iterator[None]:
     """Exclude the objects that exist now from later garbage collections."""
     global _quick

@@ -50,6 +50,7 @@ from .checks import (
 )
 from .checks.base import TIERS, Check
 from .checks.rows import main_dtype
+from .collecting import paused_collections
 from .rows.language import Case
 from .rows.tables import CASES
 from .selection import PROFILES
@@ -156,7 +157,8 @@ def checks() -> Mapping[str, Check]:
     >>> suite.checks()["values/add/float32"].op
     'add'
     """
-    found = [*_contracts(), *of_rows(CASES), *_narrow()]
+    with paused_collections():
+        found = [*_contracts(), *of_rows(CASES), *_narrow()]
     counts = Counter(c.name for c in found)
     twice = [name for name, n in counts.items() if n > 1]
     assert not twice, f"two checks have one name: {twice[:5]}"

@@ -175,7 +175,7 @@ FAULTS = [
         "plan-recorded",
         "a plan reads the buffers of its first call ever after",
         calling(_first_inputs),
-        ("history/many_calls", "state/state_is_never_stale"),
+        ("history/many_calls", "state/training_steps"),
     ),
     Fault(
         "numbers-recorded",

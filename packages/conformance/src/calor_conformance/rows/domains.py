@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -208,23 +209,24 @@ def special(dtype: DType) -> Array:
     return np.array([float(s) for s in signed]).astype(dtype.numpy)
 
 
-def grid(dtype: DType, count: int) -> list[Array]:
+@cache
+def grid(dtype: DType, count: int) -> tuple[Array, ...]:
     """Return the special numbers in every combination of ``count`` operands, one axis for each.
 
     One operand of a 16-bit type has all 65,536 bit patterns; other floats also have numbers of
     every magnitude and at every distance from the ends of domains.
     """
     if count == 1 and dtype.itemsize == 2:
-        return [np.arange(1 << 16, dtype=np.uint16).view(dtype.numpy)]
+        return (np.arange(1 << 16, dtype=np.uint16).view(dtype.numpy),)
     values = special(dtype)
     made = np.meshgrid(*[np.arange(values.size)] * count, indexing="ij")
-    every = [values[places.reshape(-1)] for places in made]
+    every = tuple(values[places.reshape(-1)] for places in made)
     if dtype.kind != "float":
         return every
-    return [
+    return tuple(
         np.concatenate([v, of_every_size(dtype, seed), approaching(dtype, seed)])
         for seed, v in enumerate(every)
-    ]
+    )
 
 
 def approaching(dtype: DType, seed: int) -> Array:
