@@ -375,7 +375,7 @@ def lent_weights_change(place: Place) -> None:
             step(calor.asarray(x), w)
         lent = np.from_dlpack(_Old(w))
         pointer = ctypes.cast(lent.ctypes.data, ctypes.POINTER(ctypes.c_char * lent.nbytes))
-        written = np.frombuffer(pointer.contents, dtype.numpy).reshape(side, side)
+        written = np.frombuffer(memoryview(pointer.contents), dtype.numpy).reshape(side, side)
         for turn in range(3):
             for _ in range(12):
                 got = step(calor.asarray(x), w).numpy()

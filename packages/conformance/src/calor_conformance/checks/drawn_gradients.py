@@ -34,9 +34,10 @@ class _Case:
     def __init__(self, number: int, ops: int) -> None:
         self.program, self.operands = smooth(number, ops)
         rng = np.random.default_rng([number, ops, 2])
-        self.along = [rng.uniform(-1, 1, a.shape) for a in self.operands]
-        self.other = [rng.uniform(-1, 1, a.shape) for a in self.operands]
-        self.weights = [rng.uniform(-1, 1, r.shape) for r in self.results(*self.operands)]
+        self.along, self.other, self.weights = (
+            [np.asarray(rng.uniform(-1, 1, a.shape)) for a in arrays]
+            for arrays in (self.operands, self.operands, self.results(*self.operands))
+        )
         self.what = f"program {number} of {ops} ops"
 
     def run(self, *tensors: Any) -> list[Any]:

@@ -32,16 +32,17 @@ Form = tuple[list[Array], Callable[..., list[Any]], list[Array] | None]
 
 def _mapped(made: Program, rng: Rng, reverse: bool) -> Form:
     """Of several operands, each along an axis of its own or none."""
-    axes, arrays = [], []
+    axes: list[int | None] = []
+    arrays: list[Array] = []
     for a in made.operands:
         axis = int(rng.integers(-a.ndim - 1, a.ndim + 1)) if a.ndim else 0
         if axes and rng.random() < 0.25:
             axes.append(None)
             arrays.append(a)
             continue
-        copies = [a, *(rng.integers(-9, 10, a.shape) for _ in range(_COPIES - 1))]
+        others = rng.integers(-9, 10, (_COPIES - 1, *a.shape))
         axes.append(axis)
-        arrays.append(np.stack(copies, axis))
+        arrays.append(np.stack([a, *others], axis))
 
     def run(*tensors: Any) -> list[Any]:
         return list(calor.vmap(made.run, in_axes=tuple(axes))(*tensors))

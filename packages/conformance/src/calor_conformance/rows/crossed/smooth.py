@@ -146,4 +146,4 @@ def smooth(number: int, ops: int) -> tuple[Program, list[Array]]:
     """
     rng = np.random.default_rng([number, ops, 1])
     made = drawn(rng, float64, ops, _SMOOTH, _near)
-    return made, [rng.uniform(-1, 1, a.shape) for a in made.operands]
+    return made, [np.asarray(rng.uniform(-1, 1, a.shape)) for a in made.operands]
