@@ -352,11 +352,12 @@ class Failing:
 )
 def test_what_was_not_computed_is_not_read(fails: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made = Failing(fails, monkeypatch)
-    from calor_wgpu._bindings import Pipeline, Stream, typed
+    from calor_wgpu._bindings import Dispatch, Pipeline, Stream, typed
 
     stream = Stream(made, limited=False)
     for name in ("first", "second", "first"):
-        stream.commands().dispatch(Pipeline(made, made, name), made, (1, 1, 1))
+        one = Dispatch.of(Pipeline(made, made, name), made, (1, 1, 1))
+        stream.commands().dispatch([one])
     told = f"running kernels first, second: {fails}"
     with pytest.raises(DeviceError, match=told) as caught, typed("reading 4 bytes"):
         stream.submit()
@@ -367,6 +368,24 @@ def test_what_was_not_computed_is_not_read(fails: str, monkeypatch: pytest.Monke
         with pytest.raises(DeviceLostError, match=lost):
             use()
     assert not made.calls
+
+
+def test_a_pass_repeats_no_setting_that_is_in_effect(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not within a list either, nor from one list to the next."""
+    made, other = Failing("", monkeypatch), Failing("", monkeypatch)
+    from calor_wgpu._bindings import Commands, Dispatch, Pipeline
+
+    first, second = (Pipeline(made, made, name) for name in ("first", "second"))
+    ran: list[Pipeline] = []
+    commands = Commands(made, ran)
+    lists = [(first, made), (first, made)], [(first, made), (first, other), (second, other)]
+    for some in lists:
+        commands.dispatch([Dispatch.of(*one, (1, 2, 3)) for one in some])
+    called = [name.removeprefix("wgpuComputePassEncoder") for name in other.calls]
+    run = "DispatchWorkgroups"
+    again = ["SetBindGroup", run, "SetPipeline", run]
+    assert called == ["SetPipeline", "SetBindGroup", run, run, run, *again]
+    assert ran == [first, second]
 
 
 def test_an_encoder_that_cannot_be_made_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

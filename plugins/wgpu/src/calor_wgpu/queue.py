@@ -24,6 +24,7 @@ from calor_wgpu.structs import Window, folded, pack, struct_of, windows
 from ._bindings import (
     ALIGN,
     Commands,
+    Dispatch,
     Part,
     Pipelines,
     Stream,
@@ -68,15 +69,14 @@ class Recorded:
         self.buffer = uniform(queue.stream.device, b"".join(data)) if data else None
         self.work = sum(s.work for s in self.steps)
         # Dispatches by their handles, and the last ones by identity.
-        self.known: dict[tuple[Piece, ...], list[Any]] = {}
+        self.known: dict[tuple[Piece, ...], list[Dispatch]] = {}
         self.on = Kept(self._dispatches, _SETS)
 
     def encode(self, commands: Commands, handles: Sequence[Piece]) -> None:
         """Add all launches to a pass."""
-        for dispatch in self.on(handles):
-            commands.dispatch(*dispatch)
+        commands.dispatch(self.on(handles))
 
-    def _dispatches(self, given: Sequence[Piece], oldest: object) -> list[Any]:
+    def _dispatches(self, given: Sequence[Piece], oldest: object) -> list[Dispatch]:
         known, handles = self.known, tuple(given)
         found = known.get(handles)
         if found is None:
@@ -85,7 +85,7 @@ class Recorded:
             shown = [windows(step, handles, self.queue.most, ALIGN) for step in self.steps]
             self._compile(shown)
             found = known[handles] = [
-                (*self._group(step, place, parts), grid)
+                Dispatch.of(*self._group(step, place, parts), grid)
                 for step, place, parts, grid in zip(
                     self.steps, self.places, shown, self.grids, strict=False
                 )
