@@ -1,5 +1,8 @@
 """Time ONNX models at one set of shapes beside ONNX Runtime, by turns in one process.
 
+A turn is a few calls of one runtime, after a pause in which the other's threads stop polling: they
+would take a processor from it otherwise.
+
     python benchmarks/onnx_models.py --threads 1 --json FILE MODEL.onnx:x=1x3x48x320 …
 
 After the path of each model come the shapes of its inputs, separated by commas; an input whose
@@ -18,7 +21,7 @@ import sys
 from math import exp, log
 from pathlib import Path
 from statistics import median
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any
 
 import numpy as np
@@ -26,7 +29,9 @@ import numpy as np
 from harness.report import setting
 
 # Calls until both runtimes have settled, and seconds and calls that are timed.
-SETTLED, SECONDS, CALLS = 24, 2.0, (7, 300)
+SETTLED, SECONDS, CALLS = 24, 3.0, (24, 304)
+# Timed calls of a turn, and the seconds before it. ONNX Runtime's threads poll for some 20 ms.
+TURN, PAUSE = 8, 0.05
 
 
 def feed_of(session: Any, shapes: dict[str, list[int]], numbers: dict[str, int], below: int) -> Any:
@@ -71,9 +76,12 @@ def measured(
         perf_counter() - start < SECONDS and len(times[0]) < CALLS[1]
     ):
         for session, taken in zip(sessions, times, strict=True):
-            begin = perf_counter()
+            sleep(PAUSE)
             session.run(None, feed)
-            taken.append(perf_counter() - begin)
+            for _ in range(TURN):
+                begin = perf_counter()
+                session.run(None, feed)
+                taken.append(perf_counter() - begin)
     ours, theirs = times
     return {
         "model": "/".join(model.parts[-2:]),

@@ -150,7 +150,19 @@ def step(cubes: tuple[int, int, int], flops: int = 0, nbytes: int = 0) -> Step:
 )
 def test_a_launch_is_divided_where_its_work_is_worth_it(given: Step, grain: int) -> None:
     figures = prod(given.cubes), given.flops, given.nbytes
-    assert shares_of([figures])[0] == [pytest.approx(grain, rel=0.1)]
+    assert shares_of([figures], 8)[0] == [pytest.approx(grain, rel=0.1)]
+
+
+def test_a_launch_that_few_threads_share_is_longer() -> None:
+    """Two threads gain half of a launch at most, and lose a hand-over."""
+    figures = [(8, flops, 0) for flops in (100_000, 200_000, 400_000, 800_000)]
+    shared = {n: [grain > 0 for grain in shares_of(figures, n)[0]] for n in (2, 4, 8, 64)}
+    assert shared == {
+        2: [False, False, False, True],
+        4: [False, False, True, True],
+        8: [False, True, True, True],
+        64: [False, True, True, True],
+    }
 
 
 def test_wrong_arguments_are_found_when_they_are_recorded(device: CpuDevice) -> None:

@@ -29,7 +29,7 @@ from calor_interpreter.device import MANY_UNITS
 from calor_interpreter.verify import verify
 from calor_kernel.contract.work import Input, Request, View
 from calor_kernel.library.attention.lowering import attention, gradient
-from calor_kernel.library.conv import (
+from calor_kernel.library.conv.lowering import (
     lower_conv,
     lower_conv_input_gradient,
     lower_conv_weight_gradient,

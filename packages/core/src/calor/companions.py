@@ -10,15 +10,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    # Slow to import.
+    from importlib.abc import Loader
 
 # The module after whose import another one is imported.
 _AFTER = {"einops._backends": "calor.einops_backend"}
 
 
-class _Watch(MetaPathFinder):
+class _Watch:
     """Finds the modules that are watched for as ever, and adds to what their import does."""
 
     def find_spec(
@@ -28,11 +32,11 @@ class _Watch(MetaPathFinder):
             return None
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is not None and spec.loader is not None:
-            spec.loader = _Followed(spec.loader, _AFTER[fullname])
+            spec.loader = cast("Loader", _Followed(spec.loader, _AFTER[fullname]))
         return spec
 
 
-class _Followed(Loader):
+class _Followed:
     """A loader after which a module of calor is imported."""
 
     def __init__(self, loader: Loader, follower: str) -> None:

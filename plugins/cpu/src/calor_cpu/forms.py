@@ -17,13 +17,15 @@ from calor_cpu.pool.structures import FormState, KindState
 from calor_kernel.device.protocol import Slot, Step, Varying
 
 _MASK: Final = 2**64 - 1
+# The fields of FormState that say how launches are divided.
+_RATES: Final = ("flops", "nbytes", "near", "near_nbytes", "shared", "chunk")
 
 
 class Form:
     """Launches whose numbers are given at each use.
 
     ``rates`` are the values of FormState that divide launches: operations and bytes per second, the
-    bytes of a core's caches and their rate, and the seconds of a chunk.
+    bytes of a core's caches and their rate, and the seconds of a shared launch and of a chunk.
     """
 
     def __init__(
@@ -32,7 +34,7 @@ class Form:
         layout: Layout,
         steps: Sequence[Step],
         slots: int,
-        rates: tuple[float, float, float, float, float],
+        rates: tuple[float, float, float, float, float, float],
     ) -> None:
         self.pool = pool
         self.slots = slots
@@ -94,7 +96,8 @@ class Form:
         state.pointer_count, state.move_count = len(layout.pointers), len(moves) // 2
         state.kind_count, state.launch_count = len(figured), len(kind_of)
         state.call = pool.native.call
-        state.flops, state.nbytes, state.near, state.near_nbytes, state.chunk = rates
+        for field, rate in zip(_RATES, rates, strict=True):
+            setattr(state, field, rate)
         state.keep = KEEP_S
         self._fill = pool.native.filler(ctypes.addressof(state), (state, arrays))
 

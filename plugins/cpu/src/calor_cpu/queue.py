@@ -29,6 +29,9 @@ _BYTES: Final = 10e9
 _NEAR: Final = 256 << 10
 _NEAR_BYTES: Final = 40e9
 _CHUNK_S: Final = 4e-6  # seconds of work that are worth a chunk for another thread
+# Seconds of a launch that are worth a hand-over, by the number of threads: two threads gain half of
+# a launch, and lose up to 2 us for a hand-over where their processors share no cache.
+_SHARED_S: Final = 64e-6
 
 
 class Function:
@@ -64,7 +67,14 @@ class Function:
         )
 
 
-def shares_of(figures: Iterable[tuple[int, int, int]]) -> tuple[list[int], list[float]]:
+def shortest_shared(threads: int) -> float:
+    """Return the seconds from which on so many threads share a launch."""
+    return max(2 * _CHUNK_S, _SHARED_S / threads)
+
+
+def shares_of(
+    figures: Iterable[tuple[int, int, int]], threads: int
+) -> tuple[list[int], list[float]]:
     """Return the grain of each launch and an upper bound of its seconds on one core.
 
     ``figures`` are cubes, operations and bytes of each. The grain is the smallest number of cubes
@@ -73,11 +83,12 @@ def shares_of(figures: Iterable[tuple[int, int, int]]) -> tuple[list[int], list[
     """
     grains: list[int] = []
     times: list[float] = []
+    shortest = shortest_shared(threads)
     for count, flops, nbytes in figures:
         computing, moving = flops / _FLOPS, nbytes / (_BYTES if nbytes > _NEAR else _NEAR_BYTES)
         seconds = (computing if computing > moving else moving) or inf
         times.append(seconds)
-        if count < 2 or seconds < 2 * _CHUNK_S:
+        if count < 2 or seconds < shortest:
             grains.append(0)
         else:
             grains.append(min(max(1, int(_CHUNK_S * count / seconds + 0.5)), count))
@@ -97,7 +108,9 @@ class CpuQueue(Queue):
     def record(self, steps: Sequence[Step], slots: int) -> Plan:
         """Return the launches as one plan of the pool."""
         functions: list[Function] = [step.function for step in steps]
-        grains, times = shares_of([(prod(s.cubes), s.flops, s.nbytes) for s in steps])
+        grains, times = shares_of(
+            [(prod(s.cubes), s.flops, s.nbytes) for s in steps], self.pool.threads
+        )
         records = [
             Record(f.image.address, f.arguments(step), step.cubes, grain, step.loop, step.moves)
             for f, step, grain in zip(functions, steps, grains, strict=True)
@@ -116,7 +129,7 @@ class CpuQueue(Queue):
             for s in known
         ]
         layout = Layout.of(self.pool, records, slots, False)
-        rates = _FLOPS, _BYTES, _NEAR, _NEAR_BYTES, _CHUNK_S
+        rates = _FLOPS, _BYTES, _NEAR, _NEAR_BYTES, shortest_shared(self.pool.threads), _CHUNK_S
         form = Form(self.pool, layout, steps, slots, rates)
         usual: list[Function] = [step.function for step in steps]
         explained = partial(_explained, usual)

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from onnx import defs
-
 import calor
 from calor import Tensor
 from calor.device_selection import current_device
@@ -18,6 +16,7 @@ from calor_onnx.errors import UnsupportedOperatorsError
 from calor_onnx.execution import Run
 from calor_onnx.graph import Graph, Node
 from calor_onnx.resolving import Resolver
+from calor_onnx.schemas import newest_opset
 from calor_onnx.scope import Scope
 from calor_onnx.tensors import Weights
 
@@ -65,7 +64,7 @@ def apply(
     import calor_onnx.operators  # noqa: F401 - it fills the registry
 
     if version is None:
-        version = defs.onnx_opset_version() if not domain else 1000
+        version = newest_opset() if not domain else 1000
     kept = {key: value for key, value in attributes.items() if value is not None}
     names = ["" if x is None else f"x{i}" for i, x in enumerate(inputs)]
     made = [f"y{i}" for i in range(outputs)]

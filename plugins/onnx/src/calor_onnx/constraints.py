@@ -7,49 +7,24 @@ model's own functions, operators without a schema) pass.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Mapping
 from typing import Any
 
-from onnx import TensorProto, defs
-
 from calor_onnx.errors import TypeConstraintError
-from calor_onnx.functions import schema_of
 from calor_onnx.graph import Graph, Node, ValueInfo
-from calor_onnx.types import element_type
+from calor_onnx.schemas import Parameter, Schema, schema_of
+from calor_onnx.types import TYPE_NAMES, element_type
 
 # ONNX's names of types, such as ``tensor(float)``, by value name.
 Types = dict[str, str]
 
-_ELEMENTS = {
-    number: {"FLOAT": "float", "DOUBLE": "double"}.get(name, name.lower())
-    for name, number in TensorProto.DataType.items()
-}
 # Index of the first output of a sub-graph that is an output of its node.
 _GIVEN = {"If": 0, "Loop": 1, "Scan": 0}
-_OPTION = defs.OpSchema.FormalParameterOption
 
 
-@dataclass(frozen=True, slots=True)
-class _Parameter:
-    """One operand or result of an operator: its types, and the name of a shared type parameter."""
-
-    name: str
-    allowed: frozenset[str]
-    variable: str
-    homogeneous: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Signature:
-    inputs: tuple[_Parameter, ...]
-    outputs: tuple[_Parameter, ...]
-
-    @staticmethod
-    def at(parameters: tuple[_Parameter, ...], place: int) -> _Parameter | None:
-        """Return the parameter of an operand; the last one also describes all further operands."""
-        return parameters[min(place, len(parameters) - 1)] if parameters else None
+def _at(parameters: tuple[Parameter, ...], place: int) -> Parameter | None:
+    """Return the parameter of an operand; the last one also describes all further operands."""
+    return parameters[min(place, len(parameters) - 1)] if parameters else None
 
 
 def check_types(graph: Graph, functions: Mapping[tuple[str, str], Any]) -> None:
@@ -94,7 +69,7 @@ def _walk(
         if declared is not None:
             types[info.name] = declared
     for name, constant in graph.constants.items():
-        types[name] = f"tensor({_ELEMENTS[element_type(constant.dtype)]})"
+        types[name] = f"tensor({TYPE_NAMES[element_type(constant.dtype)]})"
     for node in graph.nodes:
         inner = [_walk(g, types, functions, found) for g in node.subgraphs()]
         for name in node.outputs:
@@ -104,9 +79,8 @@ def _walk(
         schema = schema_of(node)
         if schema is None:
             continue
-        signature = _signature(node.op, node.domain, schema.since_version)
-        bound = _checked(node, signature, types, found)
-        _name_outputs(node, signature, types, bound)
+        bound = _checked(node, schema, types, found)
+        _name_outputs(node, schema, types, bound)
         if node.op in _GIVEN and not node.domain:
             _give(node, inner, types)
     return types
@@ -115,37 +89,16 @@ def _walk(
 def _declared(info: ValueInfo) -> str | None:
     if info.dtype is None or info.kind not in ("tensor", "sequence"):
         return None
-    made = f"tensor({_ELEMENTS[element_type(info.dtype)]})"
+    made = f"tensor({TYPE_NAMES[element_type(info.dtype)]})"
     return made if info.kind == "tensor" else f"seq({made})"
 
 
-@lru_cache(maxsize=2048)
-def _signature(op: str, domain: str, since: int) -> _Signature:
-    schema = defs.get_schema(op, since, domain)
-    variables = {constraint.type_param_str for constraint in schema.type_constraints}
-
-    def parameters(items: Sequence[Any]) -> tuple[_Parameter, ...]:
-        return tuple(
-            _Parameter(
-                item.name,
-                frozenset(item.types),
-                item.type_str if item.type_str in variables else "",
-                item.is_homogeneous or item.option != _OPTION.Variadic,
-            )
-            for item in items
-        )
-
-    return _Signature(parameters(schema.inputs), parameters(schema.outputs))
-
-
-def _checked(
-    node: Node, signature: _Signature, types: Types, found: list[tuple[str, str, str]]
-) -> Types:
+def _checked(node: Node, schema: Schema, types: Types, found: list[tuple[str, str, str]]) -> Types:
     """Return the types of the operator's type parameters, by name."""
     bound: dict[str, tuple[str, str]] = {}
     where = f"{node.label} ({node.op}, opset {node.version})"
     for place, name in enumerate(node.inputs):
-        parameter = signature.at(signature.inputs, place)
+        parameter = _at(schema.inputs, place)
         known = types.get(name)
         if parameter is None or known is None:
             continue
@@ -168,17 +121,17 @@ def _listed(allowed: frozenset[str]) -> str:
     return " or ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
-def _name_outputs(node: Node, signature: _Signature, types: Types, bound: Types) -> None:
+def _name_outputs(node: Node, schema: Schema, types: Types, bound: Types) -> None:
     for place, name in enumerate(node.outputs):
-        parameter = signature.at(signature.outputs, place)
+        parameter = _at(schema.outputs, place)
         if not name or parameter is None:
             continue
         if len(parameter.allowed) == 1:
             (types[name],) = parameter.allowed
         elif parameter.variable in bound and parameter.homogeneous:
             types[name] = bound[parameter.variable]
-        elif node.op == "Cast" and not node.domain and node.attributes.get("to") in _ELEMENTS:
-            types[name] = f"tensor({_ELEMENTS[node.attributes['to']]})"
+        elif node.op == "Cast" and not node.domain and node.attributes.get("to") in TYPE_NAMES:
+            types[name] = f"tensor({TYPE_NAMES[node.attributes['to']]})"
 
 
 def _give(node: Node, inner: list[Types], types: Types) -> None:

@@ -7,23 +7,29 @@ first run, so that a small file cannot expand without bound while it is loaded.
 
 from __future__ import annotations
 
-from typing import Any
-
-import onnx
-from onnx import AttributeProto, FunctionProto, NodeProto, defs
+from typing import TYPE_CHECKING, Any
 
 from calor_onnx.call import Call
 from calor_onnx.constants import Constant
 from calor_onnx.errors import DataDependentError, ModelError
 from calor_onnx.graph import Graph, Node, ValueInfo, deciding
+from calor_onnx.messages import AttributeProto, FunctionProto
 from calor_onnx.reading import Builder, in_order, opsets_of
+from calor_onnx.schemas import schema_of
 from calor_onnx.tensors import Weights
 from calor_onnx.types import element_type
 from calor_onnx.values import dtype_of
 
+if TYPE_CHECKING:
+    from onnx import NodeProto, TypeProto
 
-def schema_of(node: Node) -> Any:
-    """Return ONNX's schema of a node's operator, or None."""
+
+def definition_of(node: Node) -> Any:
+    """Return the schema of a node's operator by the package onnx, with its body, or None."""
+    if schema_of(node) is None:
+        return None
+    from onnx import defs
+
     try:
         return defs.get_schema(node.op, node.version, node.domain)
     except (defs.SchemaError, TypeError):
@@ -58,9 +64,9 @@ class Expansion:
 
     def body(self, node: Node, inputs: tuple[Any, ...]) -> Graph:
         """Return the body for a node's attributes."""
-        function = self.function or dependent(node, inputs)
+        function: Any = self.function or dependent(node, inputs)
         attributes = {item.name: builder_value(item) for item in function.attribute_proto}
-        schema = schema_of(node)
+        schema = definition_of(node)
         if schema is not None:
             defaults = [(n, a.default_value) for n, a in schema.attributes.items()]
             attributes |= {n: builder_value(a) for n, a in defaults if a.type}
@@ -100,11 +106,13 @@ def type_key(value: Any) -> Any:
     return None if value is None else dtype_of(value).name
 
 
-def type_proto(value: Any) -> onnx.TypeProto:
+def type_proto(value: Any) -> TypeProto:
     """Return an operand's type as a message."""
-    made = onnx.TypeProto()
+    from onnx import TypeProto
+
+    made = TypeProto()
     if isinstance(value, list):
-        made.sequence_type.elem_type.CopyFrom(type_proto(value[0]) if value else onnx.TypeProto())
+        made.sequence_type.elem_type.CopyFrom(type_proto(value[0]) if value else TypeProto())
     elif value is not None:
         made.tensor_type.elem_type = element_type(dtype_of(value))
         for size in value.shape:
@@ -112,13 +120,15 @@ def type_proto(value: Any) -> onnx.TypeProto:
     return made
 
 
-def dependent(node: Node, inputs: tuple[Any, ...]) -> FunctionProto:
+def dependent(node: Node, inputs: tuple[Any, ...]) -> Any:
     """Return ONNX's body for a node's attributes and the types of its operands."""
-    schema = schema_of(node)
+    from onnx import FunctionProto as Body
+
+    schema = definition_of(node)
     message = node_proto(node)
     types = [type_proto(x).SerializeToString() for x in inputs]
     versions = [v for v in schema.context_dependent_function_opset_versions if v <= node.version]
-    made = FunctionProto()
+    made = Body()
     made.ParseFromString(
         schema.get_context_dependent_function_with_opset_version(
             max(versions, default=schema.since_version), message.SerializeToString(), types
@@ -131,10 +141,10 @@ def dependent(node: Node, inputs: tuple[Any, ...]) -> FunctionProto:
 
 def node_proto(node: Node) -> NodeProto:
     """Return a node as a message; sub-graphs and tensors are left out."""
-    made = onnx.helper.make_node(
-        node.op, node.inputs, node.outputs, name=node.name, domain=node.domain
-    )
+    from onnx import helper
+
+    made = helper.make_node(node.op, node.inputs, node.outputs, name=node.name, domain=node.domain)
     for name, value in node.attributes.items():
         if isinstance(value, int | float | str | list) and value != []:
-            made.attribute.append(onnx.helper.make_attribute(name, value))
+            made.attribute.append(helper.make_attribute(name, value))
     return made

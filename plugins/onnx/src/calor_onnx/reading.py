@@ -8,35 +8,36 @@ from __future__ import annotations
 
 import heapq
 import mmap
-import os
-import secrets
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
-from google.protobuf.message import DecodeError
-from onnx import (
-    AttributeProto,
-    FunctionProto,
-    GraphProto,
-    ModelProto,
-    NodeProto,
-    TensorShapeProto,
-    TypeProto,
-)
 
 from calor_onnx.constants import Constant
 from calor_onnx.errors import ModelError
 from calor_onnx.graph import Graph, Node, ValueInfo
 from calor_onnx.limits import bounded
-from calor_onnx.tensors import Blob, Weights
+from calor_onnx.messages import (
+    AttributeProto,
+    Damaged,
+    Dimension,
+    FunctionProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    SparseTensorProto,
+    TypeProto,
+    ValueInfoProto,
+)
+from calor_onnx.schemas import newest_opset
+from calor_onnx.tensors import Weights, address
 from calor_onnx.types import numpy_type
-from calor_onnx.wire import Cut
 
-Source = str | os.PathLike[str] | bytes | bytearray | memoryview | ModelProto
+# Or a ModelProto of the package onnx.
+Source = Any
 # Limit of the nesting of graphs; deeper ones are attempts to exhaust the stack.
 DEPTH = 50
 
@@ -67,29 +68,31 @@ def read(source: Source, files: Mapping[str, Any] | None = None) -> Imported:
         If the bytes are not a model, or it breaks a rule of ONNX.
     """
     held = {name: memoryview(data).cast("B") for name, data in (files or {}).items()}
-    if isinstance(source, ModelProto):
+    if is_proto(source):
         return _imported(source, Weights(None, files=held))
-    folder: Path | None = None
-    whole: Path | memoryview
+    folder = path = None
     if isinstance(source, bytes | bytearray | memoryview):
-        data = whole = memoryview(source).cast("B")
+        data = memoryview(source).cast("B")
     else:
-        path = whole = Path(source)
+        path = Path(source)
         folder = path.parent
         with path.open("rb") as file:
             if not path.stat().st_size:
                 raise ModelError(f"{path} is empty")
             data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-    token = secrets.token_bytes(16)
-    cut = Cut(data, token)
-    proto = ModelProto()
     try:
-        proto.ParseFromString(cut.rest)
-    except DecodeError as error:
-        what = "the bytes are" if isinstance(whole, memoryview) else f"{whole} is"
+        proto = ModelProto.parsed(data)
+    except Damaged as error:
+        what = "the bytes are" if path is None else f"{path} is"
         raise ModelError(f"{what} no ONNX model, or cut short ({error})") from None
-    blobs = [Blob(whole, offset, length) for offset, length in cut.spans]
-    return _imported(proto, Weights(folder, token, blobs, held))
+    start = address(data) if path is not None else 0
+    return _imported(proto, Weights(folder, path, start, held))
+
+
+def is_proto(source: Any) -> bool:
+    """Return whether a value is a model as a message of the package onnx."""
+    onnx = sys.modules.get("onnx")
+    return onnx is not None and isinstance(source, onnx.ModelProto)
 
 
 def opsets_of(imports: Any, ir_version: int) -> dict[str, int]:
@@ -104,7 +107,7 @@ def _imported(proto: ModelProto, weights: Weights) -> Imported:
     if not proto.HasField("graph"):
         raise ModelError("the model has no graph; is it an ONNX file?")
     opsets = opsets_of(proto.opset_import, proto.ir_version)
-    newest = onnx.defs.onnx_opset_version()
+    newest = newest_opset(opsets.get("", 1))
     if not 1 <= opsets.get("", 1) <= newest:
         raise ModelError(
             f"the model has the opset {opsets['']}, and this version knows 1 to {newest}; export "
@@ -134,19 +137,22 @@ def _imported(proto: ModelProto, weights: Weights) -> Imported:
     return Imported(graph, functions, opsets, weights, _declared(proto), metadata)
 
 
-def _copied(function: FunctionProto) -> FunctionProto:
-    """Return a copy of a message, because a part of a message keeps all of it in memory."""
-    made = FunctionProto()
-    made.CopyFrom(function)
-    return made
+def _copied(function: Any) -> FunctionProto:
+    """Return a function that keeps no other part of the model in memory."""
+    if isinstance(function, FunctionProto):
+        return function
+    return FunctionProto.parsed(function.SerializeToString())
 
 
-def _declared(proto: ModelProto) -> ModelProto:
+def _declared(proto: Any) -> ModelProto:
     """Return a model with only its inputs and outputs, so that the rest can be freed."""
-    made = ModelProto()
-    made.graph.input.extend(proto.graph.input)
-    made.graph.output.extend(proto.graph.output)
-    return made
+    if not isinstance(proto, ModelProto):
+        small = type(proto)()
+        small.graph.input.extend(proto.graph.input)
+        small.graph.output.extend(proto.graph.output)
+        return ModelProto.parsed(small.SerializeToString())
+    graph = GraphProto.of(input=proto.graph.input, output=proto.graph.output)
+    return ModelProto.of(graph=graph)
 
 
 def _texts(names: Iterable[Any], where: str) -> list[str]:
@@ -276,7 +282,7 @@ class Builder:
             return item.tp
         raise ModelError(f"the attribute {item.name!r} has the type {kind}, which ONNX lacks")
 
-    def sparse(self, proto: onnx.SparseTensorProto) -> Constant:
+    def sparse(self, proto: SparseTensorProto) -> Constant:
         """Return a sparse tensor as a dense constant."""
         values = self.weights.constant(proto.values).array()
         places = self.weights.constant(proto.indices, "indices").array()
@@ -313,7 +319,7 @@ def constant_of(node: Node) -> Constant:
         ) from None
 
 
-def value_info(proto: onnx.ValueInfoProto) -> ValueInfo:
+def value_info(proto: ValueInfoProto) -> ValueInfo:
     """Return name, type and shape of an input or output."""
     dtype, shape, kind = described(proto.type, proto.name)
     return ValueInfo(proto.name, dtype, shape, kind)
@@ -337,7 +343,7 @@ def described(proto: TypeProto, name: str) -> tuple[Any, Any, str]:
     return dtype, tuple(map(size_of, tensor.shape.dim)), "tensor"
 
 
-def size_of(dim: TensorShapeProto.Dimension) -> int | str | None:
+def size_of(dim: Dimension) -> int | str | None:
     """Return the size of an axis, its name, or None if it is unknown.
 
     Exporters write a negative size for an axis of any size, as ONNX Runtime reads it.

@@ -6,16 +6,14 @@ functions and sub-graphs. A recursive function is refused.
 
 from __future__ import annotations
 
-from typing import Any
-
-from onnx import FunctionProto
-
 from calor_onnx.checking import check_node
 from calor_onnx.errors import ModelError, UnsupportedOperatorsError
-from calor_onnx.functions import Expansion, schema_of
+from calor_onnx.functions import Expansion, definition_of
 from calor_onnx.graph import Graph, Node
+from calor_onnx.messages import FunctionProto
 from calor_onnx.reading import Builder, opsets_of
 from calor_onnx.registry import REGISTRY, Operator
+from calor_onnx.schemas import schema_of
 from calor_onnx.tensors import Weights
 
 # Limits of the depth of function calls and of the expanded nodes of a graph. A few functions that
@@ -66,7 +64,7 @@ class Resolver:
             check_node(node, schema)
         found = REGISTRY.find(*key, node.version)
         if found is None:
-            found = self._standard(node, schema, missing, within)
+            found = self._standard(node, missing, within)
         if found is None:
             reason = f"opset {node.version}"
             missing.setdefault((*key, reason), []).append(_place(node, within))
@@ -81,8 +79,9 @@ class Resolver:
         return found
 
     def _standard(
-        self, node: Node, schema: Any, missing: Missing, within: tuple[tuple[str, str], ...]
+        self, node: Node, missing: Missing, within: tuple[tuple[str, str], ...]
     ) -> Operator | None:
+        schema = definition_of(node)
         if schema is None or schema.deprecated:
             return None
         key = node.domain, f"{node.op} {schema.since_version}"

@@ -7,22 +7,30 @@ folder, or with fewer bytes than the shape needs, is refused when the model is l
 from __future__ import annotations
 
 import mmap
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto, numpy_helper
 
 from calor_onnx.constants import Constant
 from calor_onnx.errors import ModelError
 from calor_onnx.limits import bounded
+from calor_onnx.messages import TensorProto
 from calor_onnx.scratch import Room
 from calor_onnx.types import PACKED, STRING, HostType, numpy_type
 
 Array = np.ndarray[Any, Any]
+# Weights of more bytes stay in the file.
+LARGE = 4096
+
+
+def address(data: memoryview) -> int:
+    """Return the address of bytes in memory."""
+    start: int = np.frombuffer(data, np.uint8).__array_interface__["data"][0]
+    return start
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,22 +57,23 @@ class Blob:
 
 
 class Weights:
-    """The location of a model's bytes: blobs cut out of its file, and the folder of external data.
+    """The location of a model's bytes: its file, and the folder of external data.
 
-    ``files`` are contents of external files in memory, by location.
+    ``path`` is the file that the model's messages are views of, at the address ``start``; ``files``
+    are contents of external files in memory, by location.
     """
 
     def __init__(
         self,
         folder: Path | None,
-        token: bytes = b"",
-        blobs: list[Blob] | None = None,
+        path: Path | None = None,
+        start: int = 0,
         files: Mapping[str, memoryview] | None = None,
     ) -> None:
         self.folder = folder
-        self.token = token
-        self.blobs = blobs or []
         self.files = files or {}
+        self._path = path
+        self._start = start
 
     def constant(self, tensor: TensorProto, name: str = "") -> Constant:
         """Return the constant of a TensorProto.
@@ -83,12 +92,17 @@ class Weights:
             raise ModelError(f"{name} is a segment of a tensor, which calor-onnx does not read")
         if tensor.data_location == TensorProto.EXTERNAL:
             return _raw(self._external(tensor, name), host, shape, name)
-        raw = tensor.raw_data
-        if self.token and raw.startswith(self.token):
-            return _raw(self.blobs[int.from_bytes(raw[16:], "little")], host, shape, name)
         if tensor.HasField("raw_data"):
-            return _raw(Blob(memoryview(raw), 0, len(raw)), host, shape, name)
+            return _raw(self._inside(tensor.raw_data), host, shape, name)
         return _typed(tensor, host, shape, name)
+
+    def _inside(self, raw: bytes | memoryview) -> Blob:
+        """Return the bytes of a message; many stay in the model's file, which is mapped again."""
+        if self._path is None or isinstance(raw, bytes):
+            return Blob(memoryview(raw), 0, len(raw))
+        if len(raw) <= LARGE:
+            return Blob(memoryview(bytes(raw)), 0, len(raw))
+        return Blob(self._path, address(raw) - self._start, len(raw))
 
     def _external(self, tensor: TensorProto, name: str) -> Blob:
         entries = {entry.key: entry.value for entry in tensor.external_data}
@@ -165,15 +179,43 @@ def unpack(data: Array, bits: int, count: int) -> Array:
 
 
 def _typed(tensor: TensorProto, host: HostType, shape: tuple[int, ...], name: str) -> Constant:
-    read: Callable[[TensorProto], Any] = numpy_helper.to_array
     try:
         if host == STRING:
             texts = [text.decode("utf-8") for text in tensor.string_data]
             array = np.array(texts, dtype=np.object_).reshape(shape)
         else:
-            array = np.asarray(read(tensor))
-    except (ValueError, TypeError, UnicodeDecodeError) as error:
+            array = _elements(tensor, host, prod(shape)).reshape(shape)
+    except (OverflowError, TypeError, UnicodeDecodeError, ValueError) as error:
         raise ModelError(f"{name}: the elements do not fit {host.name} {shape} ({error})") from None
-    if array.shape != shape or array.dtype != host:
-        array = array.astype(host).reshape(shape)
     return Constant.of(array)
+
+
+# The field of the elements of a type, and the type of a number in it; others are in int32_data.
+_FIELDS: dict[HostType, tuple[str, Any]] = {
+    np.dtype(np.float32): ("float_data", np.float32),
+    np.dtype(np.complex64): ("float_data", np.float32),
+    np.dtype(np.float64): ("double_data", np.float64),
+    np.dtype(np.complex128): ("double_data", np.float64),
+    np.dtype(np.int64): ("int64_data", np.int64),
+    np.dtype(np.uint32): ("uint64_data", np.uint64),
+    np.dtype(np.uint64): ("uint64_data", np.uint64),
+}
+
+
+def _elements(tensor: TensorProto, host: HostType, count: int) -> Array:
+    """Return the elements of a tensor without raw bytes."""
+    if host in _FIELDS:
+        field, number = _FIELDS[host]
+        numbers: Array = np.array(getattr(tensor, field), number)
+        return numbers.view(host) if host.kind == "c" else numbers.astype(host)
+    words: Array = np.array(tensor.int32_data, np.int32)
+    if host.kind in "iu" and host not in PACKED:
+        return words.astype(host)
+    # Other types are given by their bits.
+    if host.itemsize == 2:
+        return words.astype(np.uint16).view(host)
+    lowest = words.astype(np.uint8)
+    bits = _bits(host)
+    if bits in (2, 4):
+        return unpack(lowest, bits, count).view(host)
+    return (lowest & np.uint8((1 << bits) - 1)).view(host)

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import ml_dtypes
 import numpy as np
-from onnx import TensorProto
 
 from calor import dtypes
 from calor.dtypes import DType
@@ -18,8 +17,22 @@ from calor_onnx.errors import ModelError
 
 HostType = np.dtype[Any]
 
+# The numbers of TensorProto.DataType.
+DATA_TYPES: Final[dict[str, int]] = {
+    name: number
+    for number, name in enumerate(
+        (
+            "UNDEFINED", "FLOAT", "UINT8", "INT8", "UINT16", "INT16", "INT32", "INT64", "STRING",
+            "BOOL", "FLOAT16", "DOUBLE", "UINT32", "UINT64", "COMPLEX64", "COMPLEX128", "BFLOAT16",
+            "FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ", "UINT4", "INT4",
+            "FLOAT4E2M1", "FLOAT8E8M0", "UINT2", "INT2", "FLOAT6E2M3", "FLOAT6E3M2",
+        )
+    )
+}  # fmt: skip
+# ONNX's names of element types, as in ``tensor(float)``, by number.
+TYPE_NAMES: Final = {number: name.lower() for name, number in DATA_TYPES.items()}
 NUMPY: Final[dict[int, HostType]] = {
-    getattr(TensorProto, name): np.dtype(kind)
+    DATA_TYPES[name]: np.dtype(kind)
     for name, kind in {
         "FLOAT": np.float32,
         "UINT8": np.uint8,
@@ -50,7 +63,6 @@ NUMPY: Final[dict[int, HostType]] = {
         "FLOAT6E2M3": ml_dtypes.float6_e2m3fn,
         "FLOAT6E3M2": ml_dtypes.float6_e3m2fn,
     }.items()
-    if hasattr(TensorProto, name)
 }
 ELEMENT: Final[dict[HostType, int]] = {host: number for number, host in NUMPY.items()}
 STRING: Final = np.dtype(np.object_)

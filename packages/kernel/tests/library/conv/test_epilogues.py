@@ -153,12 +153,12 @@ def test_windows(info, label, chain):
     assert launches[-1].label.startswith(f"conv {label}")
 
 
-@pytest.mark.parametrize("way", ["_WINDOWS", "_COLUMNS"])
+@pytest.mark.parametrize("way", ["WINDOWS", "_COLUMNS"])
 @pytest.mark.parametrize("chain", ["scale, shift, residual", "groups", "few, odd"])
 def test_windows_of_float32(way, chain, monkeypatch):
     """Panels of pixels, and squares of channels that are transposed; short and long epilogues."""
     for table in ("_FORWARD", "_FORWARD_FEW"):
-        monkeypatch.setattr(lowering, table, (getattr(lowering, way), lowering._DIRECT))
+        monkeypatch.setattr(lowering, table, (getattr(lowering, way), lowering.DIRECT))
     function, shapes = FEW[chain]
     graph, arrays = graph_of(function, float32, shapes), operands(shapes, float32)
     near(same_bits(graph, arrays, PACKED, ""), function, arrays, float32, "highest")
@@ -168,7 +168,7 @@ def test_windows_of_float32(way, chain, monkeypatch):
 
 def test_channel_vectors(monkeypatch):
     """Squares of pixels by channels, the last of which is of few channels."""
-    monkeypatch.setattr(lowering, "_FORWARD", (lowering._CHANNEL_VECTORS, lowering._DIRECT))
+    monkeypatch.setattr(lowering, "_FORWARD", (lowering._CHANNEL_VECTORS, lowering.DIRECT))
     for chain in ("scale, shift, residual", "stride, two results", "groups", "few, odd"):
         function, shapes = FEW[chain]
         graph, arrays = graph_of(function, float32, shapes), operands(shapes, float32)
@@ -178,7 +178,7 @@ def test_channel_vectors(monkeypatch):
 @pytest.mark.parametrize("window", [1, 3])
 def test_tiles_of_one_tap_ask_for_the_weights_of_the_next_panel(window, monkeypatch):
     for table in ("_FORWARD", "_FORWARD_FEW"):
-        monkeypatch.setattr(lowering, table, (lowering._CHANNEL_VECTORS, lowering._DIRECT))
+        monkeypatch.setattr(lowering, table, (lowering._CHANNEL_VECTORS, lowering.DIRECT))
     shapes = [(2, 8, 8, 8), (80, 8, window, window)]
     _, launches = run(graph_of(conv, float32, shapes), operands(shapes, float32), ONE_UNIT, ())
     assert launches[-1].label.startswith("conv channel vectors")
@@ -226,7 +226,7 @@ NARROW = {
 
 @pytest.mark.parametrize("name", NARROW)
 def test_small_width(name, monkeypatch):
-    monkeypatch.setattr(lowering, "_FORWARD_FEW", (lowering._SMALL_WIDTH, lowering._DIRECT))
+    monkeypatch.setattr(lowering, "_FORWARD_FEW", (lowering.SMALL_WIDTH, lowering.DIRECT))
     shapes = NARROW[name]
     groups = shapes[0][1] // shapes[1][1]
 

@@ -9,14 +9,14 @@ from calor.dtypes import bfloat16, float16, float32
 from calor.specs import spec
 from calor_interpreter.device import MANY_UNITS, LanesDevice
 from calor_kernel.contract.work import Request, View
-from calor_kernel.library.conv import (
-    disjoint_windows,
+from calor_kernel.library.conv import disjoint_windows
+from calor_kernel.library.conv.implicit_gemm_mma import units_of_pixel
+from calor_kernel.library.conv.implicit_gemm_mma_launch import MORE, TILES, fits
+from calor_kernel.library.conv.lowering import (
     lower_conv,
     lower_conv_input_gradient,
     lower_conv_weight_gradient,
 )
-from calor_kernel.library.conv.implicit_gemm_mma import units_of_pixel
-from calor_kernel.library.conv.implicit_gemm_mma_launch import MORE, TILES, fits
 from calor_kernel.library.conv.problem import forward
 from calor_kernel.library.gemm.mma import MmaPlan
 from calor_kernel.planning.recording import fitted

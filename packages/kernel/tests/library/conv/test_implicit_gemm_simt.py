@@ -6,7 +6,7 @@ import pytest
 
 from calor.dtypes import bfloat16, float16, float32
 from calor_interpreter.device import MANY_UNITS, LanesDevice
-from calor_kernel.library.conv import disjoint_windows, implicit_gemm_simt_launch, lowering
+from calor_kernel.library.conv import disjoint_windows, implicit_gemm_simt_launch, unit_ways
 from calor_kernel.library.gemm.simt_plan import SimtPlan
 from calor_kernel.runtime.backend import KernelBackend
 
@@ -40,8 +40,8 @@ ROWS = [
 @pytest.fixture(autouse=True)
 def direct(monkeypatch):
     """Leave out the way that large windows without stride take before this one."""
-    ways = [way for way in lowering._OF_UNITS if way.name != "Winograd"]
-    monkeypatch.setattr(lowering, "_OF_UNITS", ways)
+    ways = [way for way in unit_ways.WAYS if way.name != "Winograd"]
+    monkeypatch.setattr(unit_ways, "WAYS", ways)
 
 
 @pytest.fixture(params=["loaded", "ahead"])

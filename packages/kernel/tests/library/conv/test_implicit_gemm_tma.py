@@ -7,7 +7,7 @@ import pytest
 from calor import dtypes
 from calor.dtypes import float32
 from calor_interpreter.device import LanesDevice
-from calor_kernel.library.conv import lower_conv, lower_conv_input_gradient
+from calor_kernel.library.conv.lowering import lower_conv, lower_conv_input_gradient
 from calor_kernel.runtime.backend import KernelBackend
 
 from .test_conv import DIGITS, NONE, check

@@ -18,7 +18,7 @@ from calor_cuda.kernels.conv import (
 from calor_cuda.kernels.conv.weight_gradient_tma import WeightPlan, pitch_of
 from calor_cuda.kernels.matmul import summed_parts_launch
 from calor_interpreter.device import LanesDevice
-from calor_kernel.library.conv import lower_conv_weight_gradient
+from calor_kernel.library.conv.lowering import lower_conv_weight_gradient
 from calor_kernel.library.conv.problem import Convolution, for_weight
 from calor_kernel.library.gemm.generic import GenericPlan
 from calor_kernel.planning import scratch_rooms

@@ -6,7 +6,8 @@ import pytest
 
 from calor import dtypes
 from calor_interpreter.device import LanesDevice
-from calor_kernel.library.conv import lower_conv_weight_gradient, window_views
+from calor_kernel.library.conv import window_views
+from calor_kernel.library.conv.lowering import lower_conv_weight_gradient
 from calor_kernel.runtime.backend import KernelBackend
 
 from .test_conv import DIGITS, NONE, check

@@ -11,7 +11,7 @@ from calor.dtypes import float32
 from calor.ops.base import table
 from calor_interpreter.device import LanesDevice
 from calor_kernel.contract.ways import Way
-from calor_kernel.library.conv import lowering, winograd_launch
+from calor_kernel.library.conv import unit_ways, winograd_launch
 from calor_kernel.library.conv.winograd_plan import Plan, layer_of
 from calor_kernel.library.conv.winograd_transforms import MOST_POINTS, transforms
 from calor_kernel.planning.lowering import Lowerings
@@ -40,14 +40,14 @@ ROWS = [
 @pytest.fixture
 def alone(monkeypatch):
     """Return what leaves this way alone, with one plan."""
-    way = next(way for way in lowering._OF_UNITS if way.name == "Winograd")
+    way = next(way for way in unit_ways.WAYS if way.name == "Winograd")
 
     def refuses(one, request):
         found = layer_of(one.problem)
         return found if isinstance(found, str) else None
 
     only = Way(way.name, refuses, way.works)
-    monkeypatch.setattr(lowering, "_OF_UNITS", (only,))
+    monkeypatch.setattr(unit_ways, "WAYS", (only,))
 
     def planned(*plans):
         monkeypatch.setattr(winograd_launch, "plans_of", lambda *given: list(plans))
@@ -107,8 +107,8 @@ def test_errors_are_a_few_times_those_of_a_sum(alone, op, taps, monkeypatch):
     reference = table()[op].reference
     exact = reference(*(a.astype(np.float64) for a in given), **attributes)
     alone(Plan((4, 4), 2))
-    for ways in (lowering._OF_UNITS, (lowering._DIRECT,)):
-        monkeypatch.setattr(lowering, "_OF_UNITS", ways)
+    for ways in (unit_ways.WAYS, (unit_ways.DIRECT,)):
+        monkeypatch.setattr(unit_ways, "WAYS", ways)
         (found,), _ = run_op(backend(), op, given, attributes)
         errors.append(np.sqrt(((found - exact) ** 2).mean()))
     assert errors[0] <= 8 * errors[1]
@@ -125,7 +125,7 @@ def test_numbers_that_a_transform_would_spread(alone, op, odd, which, monkeypatc
     more = {OPS[1]: {"input_shape": x.shape}, OPS[2]: {"weight_shape": w.shape}}.get(op, {})
     attributes = {"stride": ONE, "padding": PADDED, "dilation": ONE, "groups": 1, **more}
     (found,), _ = run_op(backend(), op, given, attributes)
-    monkeypatch.setattr(lowering, "_OF_UNITS", (lowering._DIRECT,))
+    monkeypatch.setattr(unit_ways, "WAYS", (unit_ways.DIRECT,))
     (wanted,), _ = run_op(backend(), op, given, attributes)
     np.testing.assert_allclose(found, wanted, rtol=2e-4, atol=2e-4)
 

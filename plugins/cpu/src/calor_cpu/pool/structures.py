@@ -160,8 +160,8 @@ class FormState(Structure):
     a plan that hold offsets in it; ``moves`` are pairs of a word and the number in it. ``launches``
     has the kind of each launch. ``call`` defines a plan's built-in function. ``flops`` and
     ``nbytes`` are a core's rates per second; ``near_nbytes`` applies to at most ``near`` bytes.
-    ``chunk`` is the duration of a chunk, ``keep`` that of a run that keeps Python's lock, in
-    seconds.
+    ``shared`` is the shortest duration of a launch that threads share, ``chunk`` that of a chunk,
+    ``keep`` that of a run that keeps Python's lock, in seconds.
     """
 
     _fields_ = (
@@ -180,6 +180,7 @@ class FormState(Structure):
         ("nbytes", c_double),
         ("near", c_double),
         ("near_nbytes", c_double),
+        ("shared", c_double),
         ("chunk", c_double),
         ("keep", c_double),
     )

@@ -34,6 +34,7 @@ entry:
   %nbytes.from = getelementptr i8, ptr %form, i64 $form_nbytes
   %near.from = getelementptr i8, ptr %form, i64 $form_near
   %near.nbytes.from = getelementptr i8, ptr %form, i64 $form_near_nbytes
+  %shared.from = getelementptr i8, ptr %form, i64 $form_shared
   %chunk.from = getelementptr i8, ptr %form, i64 $form_chunk
   %keep.from = getelementptr i8, ptr %form, i64 $form_keep
   %values = load ptr, ptr %values.from
@@ -51,6 +52,7 @@ entry:
   %far.rate = load double, ptr %nbytes.from
   %near = load double, ptr %near.from
   %near.rate = load double, ptr %near.nbytes.from
+  %shared = load double, ptr %shared.from
   %chunk = load double, ptr %chunk.from
   %keep = load double, ptr %keep.from
   %least = add i64 %wanted, 2
@@ -169,8 +171,7 @@ kind:
   %spent = fmul double %seconds, %times.wide
   %total.next = fadd double %total, %spent
   %one = icmp slt i64 %count, 2
-  %two.chunks = fmul double %chunk, 2.0
-  %short = fcmp olt double %seconds, %two.chunks
+  %short = fcmp olt double %seconds, %shared
   %whole = or i1 %one, %short
   br i1 %whole, label %kind.end, label %divide
 divide:

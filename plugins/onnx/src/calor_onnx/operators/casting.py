@@ -13,7 +13,16 @@ from calor_onnx.call import Call
 from calor_onnx.carrier_rounding import narrowed
 from calor_onnx.errors import ModelError
 from calor_onnx.registry import operator
-from calor_onnx.types import CARRIERS, PACKED, STRING, HostType, calor_type, name_of, numpy_type
+from calor_onnx.types import (
+    CARRIERS,
+    DATA_TYPES,
+    PACKED,
+    STRING,
+    HostType,
+    calor_type,
+    name_of,
+    numpy_type,
+)
 from calor_onnx.values import Narrow, dtype_of
 
 _LARGEST = {"float8_e4m3fn": 448.0, "float8_e5m2": 57344.0}
@@ -28,9 +37,7 @@ def cast(call: Call, x: Any, *, to: int, saturate: int = 1, round_mode: str = "u
 @operator("Cast", raw=True)
 def cast_1(call: Call, x: Any, *, to: str) -> Any:
     """The elements in a type that is given by name."""
-    from onnx import TensorProto
-
-    return converted(call, x, numpy_type(TensorProto.DataType.Value(to)), True, "up")
+    return converted(call, x, numpy_type(DATA_TYPES.get(to, -1)), True, "up")
 
 
 @operator("CastLike", since=15, raw=True)

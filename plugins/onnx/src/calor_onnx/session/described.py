@@ -5,14 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from onnx import TensorProto, TypeProto, ValueInfoProto
-
+from calor_onnx.messages import TypeProto, ValueInfoProto
 from calor_onnx.reading import size_of
-
-_NAMES = {
-    number: {"FLOAT": "float", "DOUBLE": "double"}.get(name, name.lower())
-    for name, number in TensorProto.DataType.items()
-}
+from calor_onnx.types import TYPE_NAMES
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +73,15 @@ def type_text(proto: TypeProto) -> str:
     """
     kind = proto.WhichOneof("value")
     if kind == "tensor_type":
-        return f"tensor({_NAMES.get(proto.tensor_type.elem_type, 'undefined')})"
+        return f"tensor({TYPE_NAMES.get(proto.tensor_type.elem_type, 'undefined')})"
     if kind == "sparse_tensor_type":
-        return f"sparse_tensor({_NAMES.get(proto.sparse_tensor_type.elem_type, 'undefined')})"
+        return f"sparse_tensor({TYPE_NAMES.get(proto.sparse_tensor_type.elem_type, 'undefined')})"
     if kind == "sequence_type":
         return f"seq({type_text(proto.sequence_type.elem_type)})"
     if kind == "optional_type":
         return f"optional({type_text(proto.optional_type.elem_type)})"
     if kind == "map_type":
-        key = _NAMES[proto.map_type.key_type]
+        key = TYPE_NAMES[proto.map_type.key_type]
         return f"map({key},{type_text(proto.map_type.value_type)})"
     return "undefined"
 

@@ -8,13 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from onnx import ModelProto
-
 from calor.device_selection import as_device
 from calor_onnx.constants import Constant
 from calor_onnx.errors import CopyError
 from calor_onnx.model import Model
-from calor_onnx.reading import read
+from calor_onnx.reading import is_proto, read
 from calor_onnx.session.describing import Describing
 from calor_onnx.session.faults import Fail, InvalidArgument, loading, running
 from calor_onnx.session.options import RunOptions, SessionOptions
@@ -391,7 +389,8 @@ class InferenceSession(Session):  # numpydoc ignore=RS01
         **kwargs: Any,
     ) -> None:
         super().__init__()
-        if not isinstance(path_or_bytes, str | os.PathLike | bytes | bytearray | ModelProto):
+        plain = isinstance(path_or_bytes, str | os.PathLike | bytes | bytearray)
+        if not plain and not is_proto(path_or_bytes):
             raise TypeError(
                 f"Unable to load from type '{type(path_or_bytes)}'; pass a path, bytes or a "
                 f"ModelProto"
@@ -404,7 +403,7 @@ class InferenceSession(Session):  # numpydoc ignore=RS01
             providers = [*self._options.providers, *([] if select is None else [select()])]
         self._provider, self._device = chosen(providers, provider_options)
         is_path = isinstance(path_or_bytes, str | os.PathLike)
-        with loading(str(Path(path_or_bytes)) if is_path else "bytes"):  # type: ignore[arg-type]
+        with loading(str(Path(path_or_bytes)) if is_path else "bytes"):
             imported = read(path_or_bytes, self._options.files)
             for name, value in self._options.initializers.items():
                 if name not in imported.graph.constants:

@@ -9,16 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import prod
-from typing import Final
 
-from calor_kernel.contract.work import Refusal, Request, Work, lowering
+from calor_kernel.contract.work import Refusal, Request, Work
 from calor_kernel.library.conv.lowering import forward_works, lower_conv
 from calor_kernel.library.matmul.product_chain import TailOf, chained
 
-CONV_CHAIN: Final = "conv_chain"
 
-
-@lowering(CONV_CHAIN, strided=True, roomy=True)
 def lower_conv_chain(request: Request) -> Sequence[Work] | Refusal:
     """Lower a convolution with an ``expression`` of its result, as ``lower_product_chain``."""
     return chained(request, "conv", lower_conv, _fused)

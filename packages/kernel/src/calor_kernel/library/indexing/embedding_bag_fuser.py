@@ -18,9 +18,9 @@ from calor_kernel.contract.cost import ceilings_of
 from calor_kernel.contract.fuser import Fuser, Group
 from calor_kernel.contract.graph_links import links_of
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.library.indexing.embedding_bags import OP
 from calor_kernel.library.reduce.reduction_ops import working
 
+OP: Final = "embedding_bag"
 _FLOATS: Final = (bfloat16, float16, float32, float64)
 _FOLDS: Final = ("sum", "max")
 # Rows of a bag up to which one running sum is as exact as sums of parts.

@@ -10,17 +10,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf, prod
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from calor.dtypes import DType, int32
 from calor_kernel import language as kl
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
-from calor_kernel.contract.work import Output, Request, Status, Work, lowering
+from calor_kernel.contract.work import Output, Request, Status, Work
 from calor_kernel.library.indexing.checked_index import Failures, checked
 from calor_kernel.library.indexing.gather import failures
 from calor_kernel.library.indexing.regions import share
 
-OP: Final = "embedding_bag"
 N = TypeVar("N")
 # Vectors of sums in the registers of a unit, and bytes that a cube of one unit reads.
 _VECTORS, _GRAIN = 8, 1 << 16
@@ -81,7 +80,6 @@ def embedding_bags(
                 target.store(bag * length + columns[v], acc[v].to(target.dtype))
 
 
-@lowering(OP)
 def lower_embedding_bag(request: Request) -> list[Work]:
     """Return the work of sums of gathered rows; the factors of rows are a third operand."""
     x, indices, *factors = request.inputs

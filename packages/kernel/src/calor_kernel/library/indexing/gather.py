@@ -26,7 +26,6 @@ from calor_kernel.contract.work import (
     Status,
     View,
     Work,
-    lowering,
 )
 from calor_kernel.library.copying import as_bits
 from calor_kernel.library.indexing.checked_index import (
@@ -194,7 +193,6 @@ def failures(sizes: Sequence[int], axes: Sequence[int]) -> tuple[Failure, ...]:
     return tuple(known)
 
 
-@lowering("gather", dense=(0, 1))
 def lower_gather(request: Request) -> Sequence[Work]:
     """Take rows of x along an axis at indices of any shape."""
     x, indices = request.inputs
@@ -205,7 +203,6 @@ def lower_gather(request: Request) -> Sequence[Work]:
     return _rows(request, outer, indices.size, inner, axes, (axis,))
 
 
-@lowering("gather_nd", dense=(0, 1))
 def lower_gather_nd(request: Request) -> Sequence[Work]:
     """Take parts of x at indices of its first axes."""
     x, indices = request.inputs
@@ -314,7 +311,6 @@ def _cooperative(
     )
 
 
-@lowering("take_along", dense=(0,))
 def lower_take_along(request: Request) -> Sequence[Work]:
     """Take the element at each index along an axis.
 

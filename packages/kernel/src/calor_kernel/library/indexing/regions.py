@@ -18,7 +18,6 @@ from calor_kernel.contract.work import (
     Request,
     View,
     Work,
-    lowering,
     row_major,
 )
 from calor_kernel.library.copying import DynamicPart, dense_copy, transfer_launches, transposes
@@ -34,7 +33,6 @@ def share(rows: int, row_bytes: int, info: DeviceInfo, grain: int) -> tuple[int,
     return 1, greatest(1, least(rows, grain // greatest(row_bytes, 1)))
 
 
-@lowering("concat", strided=True)
 def lower_concat(request: Request) -> Sequence[Work]:
     """Copy each operand to its part of the result; units of large cubes copy several at once."""
     axis, info = request.attributes["axis"], request.info
@@ -73,7 +71,6 @@ def _runs(request: Request, strides: Sequence[int]) -> Iterator[list[int]]:
         yield run
 
 
-@lowering("pad", strided=True)
 def lower_pad(request: Request) -> Sequence[Work]:
     """Write each element of the result once, from the operand or with the value."""
     x, value = request.inputs
@@ -87,7 +84,6 @@ def lower_pad(request: Request) -> Sequence[Work]:
     return [Work(tuple(transfer_launches(everywhere, Input(1), strides, 0, info, "pad")))]
 
 
-@lowering("dynamic_slice", strided=True)
 def lower_dynamic_slice(request: Request) -> Sequence[Work]:
     """Copy the part of x that begins at the starts."""
     x, starts = request.inputs
@@ -98,7 +94,6 @@ def lower_dynamic_slice(request: Request) -> Sequence[Work]:
     return [Work(tuple(made))]
 
 
-@lowering("dynamic_update_slice", strided=True)
 def lower_dynamic_update_slice(request: Request) -> Sequence[Work]:
     """Copy x, unless the result is in its place, and the update over it at the starts."""
     x, update, starts = request.inputs

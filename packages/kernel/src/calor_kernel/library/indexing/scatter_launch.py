@@ -36,7 +36,6 @@ from calor_kernel.contract.work import (
     Request,
     View,
     Work,
-    lowering,
     row_major,
 )
 from calor_kernel.language.kernel import KernelFunction
@@ -376,7 +375,6 @@ def _few(request: Request, picks: int, rows: int) -> bool:
     return 2 * picks <= rows
 
 
-@lowering("scatter_nd", dense=(0, 1, 2))
 def lower_scatter_nd(request: Request) -> Sequence[Work] | Refusal:
     """Update parts of x at indices of its first axes."""
     x, indices, _ = request.inputs
@@ -419,7 +417,6 @@ def lower_scatter_nd(request: Request) -> Sequence[Work] | Refusal:
     return target.work(wrong)
 
 
-@lowering("scatter_along", dense=(0, 1, 2))
 def lower_scatter_along(request: Request) -> Sequence[Work] | Refusal:
     """Update elements of x at indices along an axis."""
     x, indices, _ = request.inputs

@@ -7,9 +7,7 @@ from dataclasses import replace
 
 from calor_kernel.contract.ways import Way, ranked
 from calor_kernel.contract.work import Input, Refusal, Request, Work, lowering
-from calor_kernel.library.matmul import cpu_ways, gpu_ways
 from calor_kernel.library.matmul.complex_products import as_real
-from calor_kernel.library.matmul.float8 import lower_float8
 from calor_kernel.library.matmul.problem import copied, product_of
 from calor_kernel.library.matmul.repeated_results import ranked_once, repeats
 from calor_kernel.library.matmul.task import Task
@@ -22,6 +20,8 @@ _UNITS = 64
 def lower_dot_general(request: Request) -> Sequence[Work] | Refusal:
     """Return the works of a product, the likeliest first."""
     if request.inputs[0].dtype.kind == "storage":
+        from calor_kernel.library.matmul.float8 import lower_float8
+
         return lower_float8(request, lower_dot_general)
     task = task_of(request)
     if request.pitches:
@@ -47,7 +47,13 @@ def _pitched(task: Task, request: Request) -> Sequence[Work] | Refusal:
 
 def ways_of(request: Request) -> Iterable[Way[Task]]:
     """Return the ways of a device's products."""
-    return gpu_ways.WAYS if request.info.max_units >= _UNITS else cpu_ways.WAYS
+    if request.info.max_units >= _UNITS:
+        from calor_kernel.library.matmul import gpu_ways
+
+        return gpu_ways.WAYS
+    from calor_kernel.library.matmul import cpu_ways
+
+    return cpu_ways.WAYS
 
 
 def task_of(request: Request) -> Task:

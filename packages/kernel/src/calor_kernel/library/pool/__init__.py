@@ -1,9 +1,13 @@
-"""Sliding windows: reductions, their gradients, and values at the windows' extremes."""
+"""Sliding windows: reductions, their gradients, and values at the windows' extremes.
 
-from calor_kernel.library.pool.lowering import (
-    lower_window_gradient,
-    lower_window_pick,
-    lower_window_reduce,
-)
+Requirements: modules are imported at the first use of their ops.
+"""
 
-__all__ = ["lower_window_gradient", "lower_window_pick", "lower_window_reduce"]
+from __future__ import annotations
+
+from calor_kernel.contract import work
+
+for _op in ("window_reduce", "window_pick", "window_gradient"):
+    work.lowering(_op, strided=True)(
+        work.deferred("calor_kernel.library.pool.lowering", f"lower_{_op}")
+    )

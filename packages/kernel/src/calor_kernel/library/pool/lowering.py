@@ -21,7 +21,6 @@ from calor_kernel.contract.work import (
     Scratch,
     View,
     Work,
-    lowering,
     row_major,
 )
 from calor_kernel.language.kernel import KernelFunction
@@ -56,7 +55,6 @@ _UNROLLED: Final = 25
 _MANY_POSITIONS: Final = 9
 
 
-@lowering("window_reduce", strided=True)
 def lower_window_reduce(request: Request) -> Sequence[Work] | Refusal:
     """Return the works of a reduction of windows, the likeliest first."""
     (x,) = request.inputs
@@ -73,7 +71,6 @@ def lower_window_reduce(request: Request) -> Sequence[Work] | Refusal:
     return _reductions(windows, x, kind, request.info)
 
 
-@lowering("window_pick", strided=True)
 def lower_window_pick(request: Request) -> Sequence[Work] | Refusal:
     """Return the works of values at the windows' extremes; for sums, of sums."""
     u, x = request.inputs
@@ -88,7 +85,6 @@ def lower_window_pick(request: Request) -> Sequence[Work] | Refusal:
     return [Work((_general(pick_positions, windows, (x, u), result, request.info, **given),))]
 
 
-@lowering("window_gradient", strided=True)
 def lower_window_gradient(request: Request) -> Sequence[Work] | Refusal:
     """Return the works of the gradient of the windows' elements."""
     g, x = request.inputs

@@ -1,5 +1,12 @@
-"""Running sums, products and extremes."""
+"""Running sums, products and extremes.
 
-from calor_kernel.library.scan.lowering import lower_scan
+Requirements: few programs scan, so what does is imported with the first question.
+"""
 
-__all__ = ["lower_scan"]
+from __future__ import annotations
+
+from calor_kernel.contract import work
+
+work.lowering("cumsum", "cumprod", "cummax", "cummin")(
+    work.deferred("calor_kernel.library.scan.lowering", "lower_scan")
+)

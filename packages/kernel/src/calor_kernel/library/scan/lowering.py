@@ -27,7 +27,7 @@ from calor.dtypes import (
 from calor_kernel.contract.choices import greatest, hinted
 from calor_kernel.contract.launching import Bound, Effort, Grid
 from calor_kernel.contract.ways import Way, ranked, serves
-from calor_kernel.contract.work import Input, Output, Request, Scratch, Work, lowering
+from calor_kernel.contract.work import Input, Output, Request, Scratch, Work
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.library.reduce.reduction_ops import ReductionOp
 from calor_kernel.library.scan.chunks import ChunkPlan, Chunks, chunk_totals, scan_chunks
@@ -61,7 +61,6 @@ _NARROW: Final = 32
 _FEWEST, _DOWN = 64, 32
 
 
-@lowering("cumsum", "cumprod", "cummax", "cummin")
 def lower_scan(request: Request) -> Sequence[Work]:
     """Scan along an axis in as many levels as its length needs."""
     if request.inputs[0].size == 0:
