@@ -31,11 +31,14 @@ from calor_kernel.library.reduce.job import Job, Placed, layout_of
 from calor_kernel.library.reduce.program import Program, Recipe
 from calor_kernel.library.reduce.program_launch import planned
 from calor_kernel.library.reduce.reduction_ops import INDICES, working
-from calor_kernel.library.steps import redirected
+from calor_kernel.library.steps import Steps, redirected
 
 # Adjacent terms of a sum that are added elementwise, and the least elements for that.
 _TERMS: Final = 4
 _MANY: Final = 1 << 16
+# Reductions of any order, and the terms of a row up to which its results are no vectors.
+_ORDERED: Final = ("sum", "max", "min")
+_SHORT: Final = 8
 
 
 @lowering("sum", "prod", "max", "min", "argmax", "argmin", "any", "all", strided=True)
@@ -101,6 +104,47 @@ def _added(wide: DType, request: Request) -> list[Work]:
     ]
 
 
+def _interleaved(wide: DType, request: Request) -> str | None:
+    """Return why a reduction is not one of short rows that others follow, in two launches."""
+    (x,), axes, info = request.inputs, request.attributes["axes"], request.info
+    if info.max_units > 1 or request.op not in _ORDERED or any(_complex(request)):
+        return "it is no sum or extreme by cubes of one unit"
+    inner, outer = _inner(x, axes), [a for a in axes if x.shape[a] > 1]
+    if not inner or len(inner) == len(outer) or exceeds(_MANY, x.size):
+        return "it reduces no short rows beside other axes, or has few elements"
+    terms = prod(x.shape[a] for a in inner)
+    return None if not exceeds(terms, _SHORT) and x.strides[inner[-1]] == 1 else "its rows are long"
+
+
+def _inner(x: View, axes: Sequence[int]) -> list[int]:
+    """Return the reduced axes behind which no other is left, without axes of one element."""
+    found: list[int] = []
+    for axis in reversed([a for a in range(len(x.shape)) if x.shape[a] > 1]):
+        if axis not in axes:
+            break
+        found.insert(0, axis)
+    return found
+
+
+def _twice(wide: DType, request: Request) -> list[Work]:
+    """Return the work that reduces whole rows onto each other, and then each row's short rows."""
+    (x,), (output,), axes = request.inputs, request.outputs, request.attributes["axes"]
+    inner = _inner(x, axes)
+    first = tuple(a for a in axes if a not in inner)
+    kept = [a for a in range(len(x.shape)) if a not in first]
+    between = spec_of(tuple(x.shape[a] for a in kept), wide)
+    steps = Steps()
+    memory = steps.memory(between.nbytes)
+    asked, dtype = replace(request, candidates=False), {"dtype": wide}
+    given = {**request.attributes, "axes": first}
+    given |= dtype if "dtype" in given else {}
+    steps.include(asked, request.op, given, [(x, Input(0))], [(between, memory)])
+    given = {**request.attributes, "axes": tuple(kept.index(a) for a in inner)}
+    operands = [(View.dense(between), memory)]
+    steps.include(asked, request.op, given, operands, [(output, Output(0))])
+    return [steps.work()]
+
+
 def _complex_sum(wide: DType, request: Request) -> str | None:
     if request.op == "sum" and all(_complex(request)):
         return None
@@ -136,6 +180,7 @@ def _general(wide: DType, request: Request) -> list[Work]:
 
 REDUCTIONS: Final[tuple[Way[DType], ...]] = (
     Way("terms", _terms, _added),
+    Way("interleaved", _interleaved, _twice),
     Way("row program", _numbers, _program),
     Way("pairs", _complex_sum, _pairs),
     Way("general", serves, _general, spare=True),
