@@ -52,17 +52,13 @@ class _Case:
         made = self.network.run(*tensors)
         return calor.sum(made * calor.asarray(self.weight.astype(np.float32)))
 
-    def slopes(self) -> list[float]:
-        """Return the derivative along each operand's direction."""
-        found = []
-        for k, along in enumerate(self.along):
-            ends = []
-            for by in (_STEP, -_STEP):
-                moved = list(self.given)
-                moved[k] = moved[k] + by * along
-                ends.append(float(np.sum(self.network.meaning(*moved) * self.weight)))
-            found.append((ends[0] - ends[1]) / (2 * _STEP))
-        return found
+    def slope(self) -> float:
+        """Return the derivative along the directions of all operands."""
+        ends = []
+        for by in (_STEP, -_STEP):
+            moved = [a + by * along for a, along in zip(self.given, self.along, strict=True)]
+            ends.append(float(np.sum(self.network.meaning(*moved) * self.weight)))
+        return (ends[0] - ends[1]) / (2 * _STEP)
 
 
 @cache
@@ -91,13 +87,12 @@ def _forward(case: _Case, dtype: DType) -> None:
 def _backward(case: _Case, dtype: DType) -> None:
     numbers = tuple(range(len(case.given)))
     made = calor.jit(calor.grad(case.total, argnums=numbers))(*case.tensors(dtype))
-    for k, (g, along, want) in enumerate(zip(made, case.along, case.slopes(), strict=True)):
-        each = g.numpy().astype(np.float64) * along
-        size = float(np.sqrt(np.sum(np.square(each)))) + 1e-3
-        assert abs(np.sum(each) - want) <= 4e-3 * size, (
-            f"{case.what}: the gradient of operand {k} is {np.sum(each)!r} along a direction, not "
-            f"{want!r}"
-        )
+    each = [g.numpy().astype(np.float64) * v for g, v in zip(made, case.along, strict=True)]
+    got, want = float(sum(map(np.sum, each))), case.slope()
+    size = float(np.sqrt(sum(np.sum(np.square(p)) for p in each))) + 1e-3
+    assert abs(got - want) <= 4e-3 * size, (
+        f"{case.what}: the gradient is {got!r} along a direction, not {want!r}"
+    )
 
 
 def _trained(case: _Case, dtype: DType) -> None:
