@@ -56,12 +56,15 @@ def _all_but_one(self: PartitionedExecutable) -> list[tuple[int, ...]]:
     return [(*made[0], *set(self.graph.outputs[:1]) - set(made[0])), *made[1:]]
 
 
-_LAST_STAGES, _SUM, _SCAN, _TOPK, _REPEAT = (
+_LAST_STAGES, _SUM, _SCAN, _TOPK, _REPEAT, _MATMUL, _UPDATE, _KEY = (
     PartitionedExecutable._last_stages,
     calor.sum,
     calor.scan,
     calor.topk,
     calor.Tensor.repeat,
+    calor.matmul,
+    calor.dynamic_update_slice,
+    calor.random.key,
 )
 
 
@@ -94,6 +97,17 @@ WRONG |= {
         lambda x, k, *, axis, largest: _TOPK(x, k, axis=axis, largest=True),
     ),
     "functions/repeat-each": (calor.Tensor, "repeat", lambda x, n, axis: _REPEAT(x, n, axis) * 1.0),
+    "transforms/layers-of-tokens-1-forward/float32": (
+        calor,
+        "matmul",
+        lambda a, b: _MATMUL(a, b) * 1.01,
+    ),
+    "history/decoding-with-caches-0": (
+        calor,
+        "dynamic_update_slice",
+        lambda x, update, starts: _UPDATE(x, update[..., ::-1], starts),
+    ),
+    "random/streams_apart": (calor.random, "key", lambda number: _KEY(number & 0xFFFFFFFF)),
     "history/drawn-64": (calor.Tensor, "copy", _Copied()),
 }
 

@@ -21,6 +21,7 @@ from .checks import (
     distributions,
     drawn_gradients,
     drawn_histories,
+    drawn_networks,
     errors,
     features,
     gradients,
@@ -125,6 +126,7 @@ def _contracts() -> Iterator[Check]:
     yield from transforms.transforms()
     yield from drawn_gradients.gradients_of_drawn()
     yield from drawn_histories.histories()
+    yield from drawn_networks.networks()
 
 
 def _narrow() -> Iterator[Check]:

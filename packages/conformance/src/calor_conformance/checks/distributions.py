@@ -153,4 +153,36 @@ def streams(place: Place) -> None:
     assert generator.uniform((4,)).tolist() == first, "the same seed draws otherwise"
 
 
+# Seeds that differ in one half of 64 bits, in their highest bits, and in nothing but a sign.
+_SEEDS: Final = (0, 1, 2, 1 << 31, 1 << 32, 1 + (1 << 32), (1 << 63) + 1, (1 << 64) - 2)
+
+
+@contract("streams of seeds, of keys, of what is split from keys, and of later draws have no words "
+          "in common, nor have keys", dtypes=(uint32,), tier="full")  # fmt: skip
+def streams_apart(place: Place) -> None:
+    words: dict[int, str] = {}
+
+    def add(made: Any, what: str) -> None:
+        for word in made.numpy().reshape(-1).tolist():
+            other = words.setdefault(word, what)
+            assert other == what, f"{what} and {other} have the word {word}"
+
+    for seed in _SEEDS:
+        key = calor.random.key(seed)
+        add(calor.random.bits((16,), key=key), f"key({seed})")
+        for n, part in enumerate(calor.random.split(key, 3)):
+            what = f"part {n} of key({seed})"
+            add(part, what)
+            add(calor.random.bits((16,), key=part), what)
+            for m, again in enumerate(calor.random.split(part)):
+                add(again, f"part {m} of {what}")
+                add(calor.random.bits((16,), key=again), f"part {m} of {what}")
+        generator = calor.random.Generator(seed)
+        for n in range(4):
+            made = calor.random.bits((16,), generator=generator)
+            # Its first draw is that of the key.
+            if n:
+                add(made, f"draw {n} of Generator({seed})")
+
+
 CHECKS = contract.checks

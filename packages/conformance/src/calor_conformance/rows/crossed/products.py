@@ -6,7 +6,7 @@ from string import ascii_letters
 
 import numpy as np
 
-from calor.dtypes import DType, float32
+from calor.dtypes import DType, float32, int8, int16, int32, uint8
 from calor.ops.base import find
 
 from ..language import NUMBERS, WIDE_FLOATS, Array, Tolerance, ulp
@@ -94,7 +94,33 @@ def _deep(scenario: Scenario, rng: np.random.Generator, dtype: DType) -> Problem
     )
 
 
+def _wide_sums(scenario: Scenario, rng: np.random.Generator, dtype: DType) -> Problem:
+    """Products of integers of the whole range, in sums of 32 bits."""
+    k, m, n = scenario["depth"], scenario["rows"], scenario["columns"]
+    ends = np.iinfo(dtype.numpy)
+    a, b = (
+        rng.integers(ends.min, ends.max, shape, dtype=dtype.numpy, endpoint=True)
+        for shape in ((m, k), (n, k) if scenario["turned"] else (k, n))
+    )
+    contract = ((1,), (1 if scenario["turned"] else 0,))
+
+    def meaning(x: Array, y: Array) -> Array:
+        made = x.astype(np.int64) @ (y.T if scenario["turned"] else y).astype(np.int64)
+        return made.astype(np.int32)
+
+    return one(
+        [a, b],
+        lambda s, t: find("dot_general")(s, t, contract=contract, batch=((), ()), dtype=int32),
+        meaning,
+        dtype=int32,
+    )
+
+
 SUBJECTS: list[Subject] = [
+    Subject("dot_general", _wide_sums, (int8, uint8, int16),
+            {"depth": (64, 1, 3, 37, 256), "rows": (33, 1, 5, 130), "columns": (33, 1, 7, 64),
+             "turned": (False, True), "order": ("plain", "permuted"), "mode": ("jit",)},
+            {"depth": (1500,)}, name="wide-sums"),
     Subject("dot_general", _dot, (float32, *(d for d in NUMBERS if d is not float32)),
             {"depth": _SIDES, "rows": _SIDES, "columns": _SIDES, "batches": (0, 1, 2),
              "contracted": (1, 2, 3, 0), "free": (1, 2), "axes": ("usual", "shuffled"),

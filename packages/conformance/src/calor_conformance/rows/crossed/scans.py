@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from calor.dtypes import DType, float32, int64
+from calor.dtypes import DType, float32, int32, int64
 from calor.ops.base import find
 
 from ..language import NUMBERS, ORDERED, REALS, Array, ulp
@@ -82,14 +82,19 @@ def _sort(scenario: Scenario, rng: np.random.Generator, dtype: DType) -> Problem
 
     # What nobody reads, a device need not carry along.
     read = _READ[scenario["read"]]
+    front = (*[slice(None)] * axis, slice(scenario.get("front")))
 
     def want() -> list[Array]:
-        at = np.argsort(_keys(x, descending), axis=axis, kind="stable")
+        at = np.argsort(_keys(x, descending), axis=axis, kind="stable")[front]
         return [np.take_along_axis(x, at, axis), at.astype(np.int64)][read]
+
+    def run(t: Any) -> list[Any]:
+        every = list(find("sort")(t, axis=axis, descending=descending))[read]
+        return [made[front] for made in every] if "front" in scenario else every
 
     return Problem(
         [x],
-        lambda t: list(find("sort")(t, axis=axis, descending=descending))[read],
+        run,
         want,
         [dtype, int64][read],
     )
@@ -143,6 +148,8 @@ SUBJECTS: list[Subject] = [
     Subject("cummax", _scan("cummax", np.maximum, numbers), ORDERED, _WHERE, _FAR),
     Subject("cummin", _scan("cummin", np.minimum, numbers), ORDERED, _WHERE, _FAR),
     Subject("sort", _sort, ORDERED, _KEYS, _SORT_FAR),
+    Subject("sort", _sort, (float32, int32), {**_KEYS, "front": (1, 4, 16)}, _SORT_FAR,
+            name="front"),
     Subject("cumsum", _scan("cumsum", np.add, numbers), (float32, int64), _LONG, name="long",
             whole=True),
     Subject("cumprod", _scan("cumprod", np.multiply, _signs), (float32,), _LONG, name="long",

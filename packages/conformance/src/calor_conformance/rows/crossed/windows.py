@@ -90,7 +90,8 @@ def _made(x: Array) -> Array:
     return x.astype(np.int64) if x.dtype.kind in "biu" else wide(x)
 
 
-def _convolve(x: Array, w: Array, how: dict[str, Any], groups: int) -> Array:
+def convolved(x: Array, w: Array, how: dict[str, Any], groups: int) -> Array:
+    """Return sums of products of windows of the last axes with weights of groups of channels."""
     batch, sizes = x.shape[0], x.shape[2:]
     made = np.zeros((batch, w.shape[0], *outputs(sizes, how)), _made(x).dtype)
     parts = zip(*(np.split(a, groups, axis) for a, axis in ((_made(x), 1), (_made(w), 0),
@@ -177,7 +178,7 @@ def _conv(which: str) -> Any:
         x, w, g = (whole(rng, dtype, s, 2) for s in (x_shape, w_shape, g_shape))
         if which == "conv":
             return one([x, w], lambda a, b: find(which)(a, b, **given),
-                       lambda a, b: _convolve(a, b, how, groups), tol=_EXACT,
+                       lambda a, b: convolved(a, b, how, groups), tol=_EXACT,
                        zeros=False)  # fmt: skip
         if which == "conv_input_gradient":
             return one([g, w], lambda a, b: find(which)(a, b, input_shape=x_shape, **given),
@@ -217,20 +218,22 @@ def _reduce(scenario: Scenario, rng: np.random.Generator, dtype: DType) -> Probl
         return None
     x, how, kind = found
 
-    def meaning(a: Array) -> Array:
-        if kind != "sum":
-            best, number = _chosen(a, how, kind)
-            least = _identity(kind, a.dtype)
-            return np.where(number < 0, least, best).astype(a.dtype)
-        spatial = len(how["window"])
-        sizes = a.shape[a.ndim - spatial :]
-        made = np.zeros((*a.shape[: a.ndim - spatial], *outputs(sizes, how)), _made(a).dtype)
-        for _, seeing, seen in _taps(sizes, how):
-            made[_at(seeing)] += _made(a)[_at(seen)]
-        return made
+    return one([x], lambda t: find("window_reduce")(t, kind=kind, **how),
+               lambda a: pooled(a, how, kind), tol=_EXACT, zeros=False)  # fmt: skip
 
-    return one([x], lambda t: find("window_reduce")(t, kind=kind, **how), meaning, tol=_EXACT,
-               zeros=False)  # fmt: skip
+
+def pooled(a: Array, how: dict[str, Any], kind: str) -> Array:
+    """Return the sum or an extreme of each window of the last axes."""
+    if kind != "sum":
+        best, number = _chosen(a, how, kind)
+        least = _identity(kind, a.dtype)
+        return np.where(number < 0, least, best).astype(a.dtype)
+    spatial = len(how["window"])
+    sizes = a.shape[a.ndim - spatial :]
+    made = np.zeros((*a.shape[: a.ndim - spatial], *outputs(sizes, how)), _made(a).dtype)
+    for _, seeing, seen in _taps(sizes, how):
+        made[_at(seeing)] += _made(a)[_at(seen)]
+    return made
 
 
 def _identity(kind: str, dtype: Any) -> Any:
