@@ -261,10 +261,11 @@ def _transposed(rng: Rng, shape: Shape) -> Layer | None:
         return find("conv_input_gradient")(x, w, input_shape=target, groups=1, **how)
 
     def meaning(x: Array, w: Array) -> Any:
-        made = np.zeros(target)
+        made: Array = np.zeros(target)
         for tap in np.ndindex(*(k,) * rank):
-            at = tuple(slice(t, t + stride * (n - 1) + 1, stride)
-                       for t, n in zip(tap, sides, strict=True))  # fmt: skip
+            at: tuple[Any, ...] = tuple(
+                slice(t, t + stride * (n - 1) + 1, stride) for t, n in zip(tap, sides, strict=True)
+            )
             made[(..., *at)] += np.einsum("no...,oc->nc...", x, w[(..., *tap)])
         return made
 
