@@ -1,6 +1,7 @@
 """Is attention right where cubes of units hold whole rows and copy tiles ahead of their use?"""
 
 from dataclasses import replace
+from random import Random
 
 import numpy as np
 import pytest
@@ -44,6 +45,12 @@ def names(row, dtype=float32, info=INFO, order=None, first=0, offset=0):
     return [launch.label for launch in works[0].launches]
 
 
+@pytest.fixture
+def every_form(monkeypatch):
+    """Masks, biases and groups of heads take whole rows too."""
+    monkeypatch.setattr(simt_launch, "is_timed", lambda problem: True)
+
+
 @pytest.fixture(scope="module")
 def backend():
     return KernelBackend("lanes", lambda index: LanesDevice(INFO))
@@ -60,12 +67,45 @@ def backend():
     ],
     ids=str,
 )
-def test_results(backend, row):
+def test_results(backend, row, every_form):
     if not (row.mask or row.bias):
         assert names(row) == FORWARD
         assert set(BACKWARD) <= set(names(row, first=3))
     check_forward(backend, row, "float32")
     check_backward(backend, row, "float32", "attention_gradient")
+
+
+def drawn(seed):
+    """A row of odd sizes with drawn groups, masks, biases and order."""
+    random = Random(seed)
+    n, key_heads, group = random.choice([1, 2]), random.choice([1, 2]), random.choice([1, 2, 3, 5])
+    queries, keys = random.randrange(1, 50), random.randrange(1, 70)
+    features, values = random.randrange(1, 40), random.randrange(1, 40)
+    heads = key_heads * group
+
+    def shape():
+        """Each axis of the scores, or 1 where it broadcasts."""
+        whole = (n, heads, queries, keys)
+        return tuple(random.choice([1, size]) for size in whole[:3]) + whole[3:]
+
+    more = {"causal": random.random() < 0.4}
+    more |= {"mask": shape()} if random.random() < 0.6 else {}
+    more |= {"bias": shape()} if random.random() < 0.5 else {}
+    if random.random() < 0.4:
+        more["order"] = (0, 2, 1, 3)
+    return Row(n, heads, key_heads, queries, keys, features, values, **more)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_drawn_forms(backend, seed, every_form):
+    row = drawn(seed)
+    check_forward(backend, row, "float32")
+    check_backward(backend, row, "float32", "attention_gradient")
+
+
+def test_forms_that_were_not_timed_are_held_in_parts():
+    assert names(Row(1, 4, 4, 40, 70, 9, 7, causal=True)) == FORWARD
+    assert names(Row(1, 4, 2, 40, 70, 9, 7)) == ["attend_simt"]
 
 
 @pytest.mark.parametrize(
@@ -85,7 +125,7 @@ def test_what_is_held_in_parts(features, dtype, info, order):
     assert names(row, dtype, info, order) == ["attend_simt"]
 
 
-def test_upstream_rows_that_begin_within_a_vector_are_held_in_parts():
+def test_upstream_rows_that_begin_within_a_vector_are_held_in_parts(every_form):
     row = Row(1, 4, 2, 40, 70, 8, 8)
     assert set(names(row, first=3)) >= set(BACKWARD)
     assert not set(names(row, first=3, offset=2)) & set(BACKWARD)
@@ -106,6 +146,7 @@ def test_a_row_that_is_no_number_is_alone(backend):
 @pytest.mark.parametrize("tile", simt_launch.WHOLE_TILES, ids=str)
 def test_tiles(monkeypatch, backend, tile):
     monkeypatch.setattr(simt_launch, "WHOLE_TILES", (tile,))
+    monkeypatch.setattr(simt_launch, "is_timed", lambda problem: True)
     row = Row(1, 2, 1, 70, 67, 20, 24, causal=True)
     check_forward(backend, row, "float32")
     check_backward(backend, row, "float32", "attention_gradient")

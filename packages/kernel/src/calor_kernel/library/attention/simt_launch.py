@@ -171,12 +171,17 @@ def _whole_plans(problem: Attention, info: DeviceInfo, over: Pass) -> Iterator[S
             )
 
 
+def is_timed(problem: Attention) -> bool:
+    """Return whether whole rows were faster on a GPU in this form: no mask, bias or group."""
+    return problem.group == 1 and not problem.kinds
+
+
 def _holds(problem: Attention, request: Request, upstream: bool = False) -> bool:
     """Return whether cubes may hold whole rows: asynchronous copies convert and gather nothing.
 
     ``upstream``: whether the first operand is an upstream gradient, whose rows begin anywhere.
     """
-    alike = problem.dtype is float32 and problem.accumulate is float32
+    alike = problem.dtype is float32 and problem.accumulate is float32 and is_timed(problem)
     aligned = not upstream or request.inputs[0].offset % _ALIGNED == 0
     return alike and aligned and request.info.has("async_copy") and all(contiguous(problem))
 
