@@ -251,7 +251,7 @@ def combinations(x: Operand, r: int = 2, /, *, with_replacement: bool = False) -
 
 def _lengths(difference: Tensor, p: float) -> Tensor:
     """Return the p-norms over the last axis; their gradient is 0 where all differences are."""
-    size = abs(difference)
+    size = difference if p == 2 else abs(difference)
     if p == 0:
         return sum((size != 0).astype(size.dtype), axis=-1)
     if p == 1:

@@ -10,6 +10,9 @@ import weakref
 from collections import defaultdict
 from typing import Any, Final
 
+import numpy as np
+
+from calor.graph.attributes import Scalar
 from calor.graph.graph import Graph
 
 
@@ -45,3 +48,15 @@ def links_of(graph: Graph) -> GraphLinks:
 
 def _forget(gone: weakref.ref[Graph]) -> None:
     _last[:] = [pair for pair in _last if pair[0] is not gone]
+
+
+def uniform_of(graph: Graph, value: int) -> complex | None:
+    """Return the finite number that a value repeats, None if it is no such constant."""
+    number = links_of(graph).makers.get(value)
+    if number is None or graph.nodes[number].op.name != "full":
+        return None
+    given, dtype = graph.nodes[number].attributes["value"], graph.specs[value].dtype
+    if type(given) is not Scalar or given.dtype != dtype.name or dtype.kind == "storage":
+        return None
+    found = complex(np.frombuffer(given.bits, dtype.numpy)[0])
+    return found if np.isfinite(found) else None

@@ -25,11 +25,13 @@ from calor_kernel.planning.flows import FLOWS, flow_refusal, has_flows
 from calor_kernel.planning.joins import joining
 from calor_kernel.planning.late_casts import casts_behind
 from calor_kernel.planning.lean_scans import lean_scans
+from calor_kernel.planning.narrow_spectra import narrow_spectra
 from calor_kernel.planning.norm_shapes import in_norm_shapes
 from calor_kernel.planning.planner import SOURCES
 from calor_kernel.planning.recomputing import recomputing
 from calor_kernel.planning.repeating import Unrepeated, repeats
 from calor_kernel.planning.replanning import plan_anew
+from calor_kernel.planning.spread_values import spreading
 from calor_kernel.planning.structure import structure_of
 
 # Ops that never reach a family: views and sources.
@@ -131,7 +133,13 @@ def known_in_stages(engine: Engine, graph: Graph) -> bool:
 def arranged(graph: Graph) -> Graph:
     """Return the graph in the form that is planned: the same numbers with less to store."""
     return dense_results(
-        casts_behind(joining(rewriting_activations(recomputing(in_norm_shapes(lean_scans(graph))))))
+        casts_behind(
+            joining(
+                rewriting_activations(
+                    spreading(recomputing(in_norm_shapes(narrow_spectra(lean_scans(graph)))))
+                )
+            )
+        )
     )
 
 

@@ -23,6 +23,7 @@ from calor_kernel.contract.movement import MOVEMENTS
 from calor_kernel.contract.work import LOWERINGS
 from calor_kernel.device.protocol import Device
 from calor_kernel.library.attention import CacheFuser, DeltaFuser
+from calor_kernel.library.fft import ModesFuser
 from calor_kernel.library.indexing import EmbeddingBagFuser
 from calor_kernel.library.sort import SortFuser
 from calor_kernel.planning import engine
@@ -65,7 +66,8 @@ class Engine(engine.Engine):
     def fusers(self) -> tuple[Fuser, ...]:
         """The library's own, without which ops would do what is not needed, and others."""
         others = installed_fusers().values() if self.own_fusers is None else self.own_fusers
-        return (SortFuser(), CacheFuser(), DeltaFuser(), EmbeddingBagFuser(), *others)
+        own = SortFuser(), ModesFuser(), CacheFuser(), DeltaFuser(), EmbeddingBagFuser()
+        return (*own, *others)
 
     @contextmanager
     def naming(self) -> Iterator[None]:

@@ -155,7 +155,9 @@ def check_backward(backend, row, dtype, op):
 DEVICES = {
     "one unit": ONE_UNIT,
     "many units": MANY_UNITS,
-    "no planes": replace(MANY_UNITS, features=MANY_UNITS.features - {"planes"}, planes=(1,)),
+    "no planes": replace(
+        MANY_UNITS, features=MANY_UNITS.features - {"planes", "async_copy"}, planes=(1,)
+    ),
     "planes of 32": replace(MANY_UNITS, planes=(32,)),
 }
 
@@ -216,7 +218,9 @@ def test_large_tiles(row, device, dtype):
 @pytest.mark.parametrize("tile", simt_launch.TILES, ids=str)
 def test_tiles(monkeypatch, tile):
     monkeypatch.setattr(simt_launch, "TILES", (tile,))
-    backend = KernelBackend("lanes", lambda index: LanesDevice(DEVICES["planes of 32"]))
+    info = DEVICES["planes of 32"]
+    info = replace(info, features=info.features - {"async_copy"})
+    backend = KernelBackend("lanes", lambda index: LanesDevice(info))
     row = Row(1, 2, 1, 70, 67, 40, 72, causal=True)
     check_forward(backend, row, "float32")
     check_backward(backend, row, "float32", "attention_gradient")
@@ -239,6 +243,7 @@ def test_a_device_of_few_registers_has_no_tile_of_more(monkeypatch):
     chosen = simt_launch.simt_plan
 
     def plans(problem, info, over):
+        over = replace(over, whole=False)
         limits = (info, replace(info, registers=100))
         raise Chosen(*(chosen(problem, limit, over).rows for limit in limits))
 

@@ -227,7 +227,7 @@ REFUSED = {
 def test_other_operands_go_another_way(why):
     row, dtype, info, reason = REFUSED[why]
     works = attention(request_of(row, dtype, info=info))
-    assert names(works) == ["attend_simt"]
+    assert names(works) in (["attend_simt"], ["attend_whole"])
     dropped = {one.variant: one.reason for one in works.dropped}
     assert reason in dropped["mma"]
     assert reason in dropped["tma"]

@@ -112,7 +112,7 @@ def test_shapes(monkeypatch, shape):
             Row(1, 2, 2, 65, 300, 64, 64),
             INFO,
             float32,
-            ["query_gradient_simt", "key_gradient_simt"],
+            ["query_gradient_whole", "key_gradient_whole"],
         ),
     ],
     ids=[

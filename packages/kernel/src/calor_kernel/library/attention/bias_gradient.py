@@ -35,7 +35,7 @@ from calor_kernel.library.attention.operands import (
     upstream_rows,
 )
 from calor_kernel.library.attention.problem import Attention
-from calor_kernel.library.attention.simt import SimtPlan, cube_of
+from calor_kernel.library.attention.simt_cube import SimtPlan, cube_of
 from calor_kernel.library.steps import Steps
 
 N = TypeVar("N")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from calor.dtypes import float32
 from calor_kernel.contract.choices import choice, exceeds
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple, launch
@@ -24,10 +25,15 @@ from calor_kernel.library.attention.operands import (
 )
 from calor_kernel.library.attention.problem import Attention
 from calor_kernel.library.attention.simt import (
-    SimtPlan,
     attend_simt,
     key_gradient_simt,
     query_gradient_simt,
+)
+from calor_kernel.library.attention.simt_cube import SimtPlan
+from calor_kernel.library.attention.simt_whole import (
+    attend_whole,
+    key_gradient_whole,
+    query_gradient_whole,
 )
 from calor_kernel.library.steps import Steps
 
@@ -40,15 +46,25 @@ TILES: Final[tuple[tuple[int, int, int, int], ...]] = (
     (16, 8, 4, 2),
     (16, 8, 2, 1),
 )
-# Cycles of a block of keys that are not of products, and cycles of the exponential of a score.
-OVERHEAD: Final = 2000
-EXPONENTIAL: Final = 30
-# How many units issue an operation in a cycle, and the part of the time for which units wait.
+# The same for tiles of whole rows.
+WHOLE_TILES: Final[tuple[tuple[int, int, int, int], ...]] = (
+    (16, 8, 8, 4),
+    (16, 16, 4, 4),
+    (16, 8, 4, 2),
+    (8, 16, 4, 8),
+    (8, 16, 8, 8),
+    (16, 8, 2, 1),
+)
+# Cycles of a block of keys that are not of products, cycles of the exponential of a score, and the
+# part of the time for which units wait; the same where tiles of whole rows are copied ahead.
+IN_PARTS: Final = 2000, 30, 0.6
+AHEAD: Final = 0, 20, 0.3
+# How many units issue an operation in a cycle.
 ISSUED: Final = 128
-WAITING: Final = 0.6
 # Registers of a core, those of a unit beside its tiles, and the most cubes of a core.
 REGISTERS: Final = 1 << 16
 BESIDE: Final = 50
+BESIDE_WHOLE: Final = 44
 _CUBES: Final = 8
 # Cubes of deep tiles that a core should hold.
 _TOGETHER: Final = 4
@@ -58,18 +74,25 @@ _SUMS: Final = 64
 # Columns of sums of a unit.
 _COLUMNS: Final = (1, 2, 4, 6, 8)
 _WIDEST: Final = 64
+# Elements of float32 of the widest copy.
+_ALIGNED: Final = 4
+# Features of rows that cubes hold whole, and their columns of sums.
+_WHOLE: Final = (8, 16, 24, 32, 40, 48, 64, 72, 80, 96, 128)
+_WHOLE_COLUMNS: Final = (1, 2, 3, 4, 5, 6, 8)
 
 
 @dataclass(frozen=True, slots=True)
 class Pass:
     """A pass over scores: the axis of a cube's own rows, the width and number of its sums.
 
-    ``products``: the products of scores; those of keys have two, and two sums.
+    ``products``: the products of scores; those of keys have two, and two sums. ``whole``: whether
+    cubes may hold whole rows.
     """
 
     by_keys: bool
     width: int
     products: int
+    whole: bool = False
 
     @property
     def sums(self) -> int:
@@ -85,27 +108,34 @@ def simt_plan(problem: Attention, info: DeviceInfo, over: Pass) -> SimtPlan:
     p, item = problem, problem.accumulate.itemsize
     if info.max_units == 1:
         return SimtPlan(1, 1, 32, 8, 8, 8, wide=16 // item)
-    plans = [_tile(p, info, over, *tile) for tile in TILES]
-    held = [
-        plan
-        for plan in plans
-        if plan.units <= info.max_units
-        and plan.shared_bytes(item, info.planes[0]) <= info.shared_bytes
-        and plan.rows * plan.keys * item <= 4 * _SCORES
-        and plan.rows * plan.values * over.sums * item <= 4 * _SUMS
-        and (plan.height == plan.block or not over.by_keys)
-        and not 0 < info.registers < _registers(plan, over, item)
-    ]
+    held = [plan for plan in _whole_plans(p, info, over) if _serves(plan, info, over, item)]
     if not held:
-        return plans[-1]
+        plans = [_tile(p, info, over, *tile) for tile in TILES]
+        held = [plan for plan in plans if _serves(plan, info, over, item)]
+        if not held:
+            return plans[-1]
     tiles = tuple(
         (x.units, x.rows, x.keys, x.height, x.block, x.width, _held(x, over, item, info))
         for x in held
     )
     own, other = (p.keys, p.queries * p.group) if over.by_keys else (p.queries, p.keys)
     heads = p.batch * (p.key_heads if over.by_keys else p.heads)
-    passes = over.products, over.sums
+    passes = over.products, over.sums, *(AHEAD if held[0].held else IN_PARTS)
     return held[_first(tiles, passes, own, other, heads, p.features, over.width, info.cores)]
+
+
+def _serves(plan: SimtPlan, info: DeviceInfo, over: Pass, item: int) -> bool:
+    """Return whether a device's cubes, memory and registers hold a plan's tiles."""
+    scores = plan.rows * plan.keys
+    fewest = scores * over.products <= 2 * _SCORES if plan.held else scores * item <= 4 * _SCORES
+    return (
+        plan.units <= info.max_units
+        and plan.shared_bytes(item, info.planes[0]) <= info.shared_bytes
+        and fewest
+        and plan.rows * plan.values * over.sums * item <= 4 * _SUMS
+        and (plan.height == plan.block or not over.by_keys)
+        and not 0 < info.registers < _registers(plan, over, item)
+    )
 
 
 def _tile(
@@ -124,10 +154,43 @@ def _tile(
     return deep if exceeds(problem.features, 32) and fits else plan
 
 
+def _whole_plans(problem: Attention, info: DeviceInfo, over: Pass) -> Iterator[SimtPlan]:
+    """Yield the plans of tiles of whole rows, if operands and sums have so few features."""
+    item = int(problem.accumulate.itemsize)
+    depth = next((n for n in _WHOLE if n >= problem.features and n >= problem.values), None)
+    if depth is None or not over.whole:
+        return
+    access = min(_access(problem), 16 // item)
+    for across, down, rows, keys in WHOLE_TILES:
+        values = next((n for n in _WHOLE_COLUMNS if n * across >= over.width), None)
+        if values is not None:
+            own, other = rows * down, keys * across
+            held = own + 2 * other if over.products == 1 else 2 * (own + other)
+            yield SimtPlan(
+                across, down, depth, rows, keys, values, access, 16 // item, held, fast=True
+            )
+
+
+def is_timed(problem: Attention) -> bool:
+    """Return whether whole rows were faster on a GPU in this form: no mask, bias or group."""
+    return problem.group == 1 and not problem.kinds
+
+
+def _holds(problem: Attention, request: Request, upstream: bool = False) -> bool:
+    """Return whether cubes may hold whole rows: asynchronous copies convert and gather nothing.
+
+    ``upstream``: whether the first operand is an upstream gradient, whose rows begin anywhere.
+    """
+    alike = problem.dtype is float32 and problem.accumulate is float32 and is_timed(problem)
+    aligned = not upstream or request.inputs[0].offset % _ALIGNED == 0
+    return alike and aligned and request.info.has("async_copy") and all(contiguous(problem))
+
+
 def _registers(plan: SimtPlan, over: Pass, item: int) -> int:
     """Return the registers of a unit, estimated by its tiles."""
     tiles = plan.rows * (plan.keys * over.products + plan.values * over.sums)
-    return BESIDE + (tiles + plan.wide * (plan.rows + plan.keys)) * item // 4
+    beside = BESIDE_WHOLE if plan.held else BESIDE
+    return beside + (tiles + plan.wide * (plan.rows + plan.keys)) * item // 4
 
 
 def _held(plan: SimtPlan, over: Pass, item: int, info: DeviceInfo) -> int:
@@ -144,7 +207,7 @@ _Tile = tuple[int, int, int, int, int, int, int]
 def _cycles(
     number: int,
     tiles: tuple[_Tile, ...],
-    passes: tuple[int, int],
+    passes: tuple[int, int, int, int, float],
     own: int,
     other: int,
     heads: int,
@@ -154,16 +217,16 @@ def _cycles(
 ) -> float:
     """Return the cycles of the core with the most tiles, for one of several tiles."""
     units, rows, keys, height, block, columns, held = tiles[number]
-    products, sums = passes
+    products, sums, overhead, exponential, waiting = passes
     pairs = rows * keys
     issued = (pairs + rows + keys) * (products * features + sums * min(columns, width))
-    issued += EXPONENTIAL * pairs
+    issued += exponential * pairs
     cubes = -(-own // height) * heads * max(1, -(-width // columns))
     each = -(-cubes // cores)
     full, rest = divmod(each, held)
 
     def cycles(count: int) -> float:
-        return OVERHEAD + issued * (WAITING + count * units / ISSUED)
+        return overhead + issued * (waiting + count * units / ISSUED)
 
     steps = -(-other // (height if sums == 2 else block))
     return steps * (full * cycles(held) + (cycles(rest) if rest else 0.0))
@@ -172,7 +235,7 @@ def _cycles(
 @choice(cost=_cycles)
 def _first(
     tiles: tuple[_Tile, ...],
-    passes: tuple[int, int],
+    passes: tuple[int, int, int, int, float],
     own: int,
     other: int,
     heads: int,
@@ -199,7 +262,8 @@ def forward_by_simt(problem: Attention, request: Request) -> Iterator[Work]:
     """Yield the work of the forward pass."""
     p = problem
     flops, own = 2 * p.pairs * (p.features + p.values), results_of(p, request, 16)
-    attend = _launch(attend_simt, p, request, Pass(False, p.values, 1), flops, 1, **own)
+    over = Pass(False, p.values, 1, _holds(p, request))
+    attend = _launch((attend_simt, attend_whole), p, request, over, flops, 1, **own)
     yield Work((attend,))
 
 
@@ -210,19 +274,21 @@ def gradients_by_simt(problem: Attention, request: Request) -> Iterator[Work]:
     joined = Joined(request.info, index_of(p, request), p.accumulate, _access(p))
     counts = gradient_counts(p)
     if p.rows * p.features:
-        over = Pass(False, p.features, 2)
+        over = Pass(False, p.features, 2, _holds(p, request, upstream=True))
         parts = _parts(p, request.info, over)
         target = joined.target(results[0], counts[0], parts)
         flops = 2 * p.pairs * (2 * p.features + p.values)
         own = {"up": up, "for_query": target, "parts": many(parts)}
-        launch = _launch(query_gradient_simt, p, request, over, flops, parts, **own)
+        kernels = query_gradient_simt, query_gradient_whole
+        launch = _launch(kernels, p, request, over, flops, parts, **own)
         joined.steps.launches.append(launch)
     if p.batch * p.keys * (p.features + p.values):
-        over = Pass(True, max(p.features, p.values), 2)
+        over = Pass(True, max(p.features, p.values), 2, _holds(p, request, upstream=True))
         parts, flops = _parts(p, request.info, over), 4 * p.pairs * (p.features + p.values)
         for_key, for_value = (joined.target(results[i], counts[i], parts) for i in (1, 2))
         own = {"up": up, "for_key": for_key, "for_value": for_value, "parts": many(parts)}
-        launch = _launch(key_gradient_simt, p, request, over, flops, parts, **own)
+        kernels = key_gradient_simt, key_gradient_whole
+        launch = _launch(kernels, p, request, over, flops, parts, **own)
         joined.steps.launches.append(launch)
     joined.join()
     yield joined.steps.work()
@@ -254,7 +320,7 @@ def _form(problem: Attention) -> ScoreForm:
 
 
 def _launch(
-    function: KernelFunction,
+    functions: tuple[KernelFunction, KernelFunction],
     problem: Attention,
     request: Request,
     over: Pass,
@@ -264,10 +330,12 @@ def _launch(
 ) -> Launch:
     """Return the launch of a body over queries or keys, heads, and panels of a width.
 
-    ``sharing``: how many cubes share the loop of a tile.
+    ``functions``: the body for parts of rows, and that for whole rows. ``sharing``: how many cubes
+    share the loop of a tile.
     """
     p, info, width = problem, request.info, over.width
     plan = simt_plan(p, info, over)
+    function = functions[plan.held > 0]
     panels = max(1, -(-width // plan.width))
     count, heads, block = (
         (p.keys, p.key_heads, plan.block) if over.by_keys else (p.queries, p.heads, plan.height)

@@ -50,6 +50,7 @@ from calor_kernel.library.reduce.program import (
     numbers_along,
     part_of,
 )
+from calor_kernel.library.reduce.spread_rows import in_spread_order
 from calor_kernel.library.steps import Steps, redirected
 
 # The number of elements from which wide rows gain more than the joining launches cost.
@@ -140,6 +141,9 @@ class _Plan(Steps):
         It is the job itself unless its copies make rows dense, or columns.
         """
         problem = Problem(program, job, self.info)
+        spread = in_spread_order(problem, self, self.placed)
+        if spread is not job:
+            return spread
         if not problem.many or is_across(problem):
             return job
         along = problem.layout.along
