@@ -10,6 +10,7 @@ import pytest
 from google.protobuf.message import DecodeError
 from onnx import TensorProto, defs, helper
 
+from calor_onnx import messages
 from calor_onnx.graph import Node
 from calor_onnx.messages import Damaged, Message, ModelProto
 from calor_onnx.reading import read
@@ -110,9 +111,30 @@ def test_packed_numbers_beside_single_ones_are_joined() -> None:
     single = b"\x38\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"
     data = proto.SerializeToString() + single
     wanted = [*TensorProto.FromString(data).int64_data]
-    from calor_onnx import messages
-
     assert [*messages.TensorProto.parsed(data).int64_data] == wanted == [7, -1]
+
+
+@pytest.mark.parametrize("part", [7, 64, 1 << 20])
+def test_long_lists_are_those_of_protobuf(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each element has a field of its own; they are read many at once, whatever is between."""
+    monkeypatch.setattr(messages, "_PART", part)
+    rng = np.random.default_rng(part)
+    ints = [int(n) for n in rng.integers(-(2**63), 2**63, 200) >> rng.integers(0, 64, 200)]
+    texts = [bytes(rng.integers(0, 256, n, np.uint8)) for n in (0, 1, 127, 128, 300, 2, 2)]
+    for order in ("ints floats strings", "strings floats ints", "floats ints type_protos"):
+        proto = onnx.AttributeProto(name="a", ref_attr_name="r")
+        data = proto.SerializeToString()
+        for name in order.split():
+            one = onnx.AttributeProto()
+            if name == "type_protos":
+                one.type_protos.add().denotation = "d" * 300
+            else:
+                values = {"ints": ints, "floats": [1.5, -2.0, 3e38], "strings": texts}[name]
+                getattr(one, name).extend(values)
+            data += one.SerializeToString()
+        for given in (data, data * 2):
+            wanted = onnx.AttributeProto.FromString(given)
+            compared(messages.AttributeProto.parsed(given), wanted)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ Unknown fields are skipped. Damaged bytes raise :class:`Damaged`.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -176,10 +176,19 @@ class Message:
         if depth > _DEPTH:
             raise Damaged(f"messages are nested more than {_DEPTH} deep")
         known = self._known
-        for number, wire, value in _fields(data):
+        fields = _fields(data)
+        for number, wire, value in fields:
             field = known.get(number)
-            if field is not None:
-                self._set(field, wire, value, depth)
+            if field is None:
+                continue
+            self._set(field, wire, value, depth)
+            if field.several and field.inner is None:
+                # Lists of numbers and texts have a field for each element, of which there may be
+                # millions.
+                run = fields.send(field)
+                if len(run):
+                    held = self.__dict__[field.name]
+                    self.__dict__[field.name] = [*held, *run] if field.array else held + run
 
     def _set(self, field: _Field, wire: int, value: Any, depth: int) -> None:
         held, name = self.__dict__, field.name
@@ -201,18 +210,22 @@ class Message:
             held[name] = [*held[name], *read] if field.array else held[name] + read
 
 
-def _fields(data: memoryview) -> Iterator[tuple[int, int, Any]]:
-    """Iterate over fields: number, wire type, and the number or bytes."""
+def _fields(data: memoryview) -> Generator[Any, _Field | None, None]:
+    """Iterate over fields: number, wire type, and the number or bytes.
+
+    If a field is sent, the values of the next fields that have the same key are given next, as far
+    as they are quickly read.
+    """
+    given: Any
     at, end = 0, len(data)
     try:
         while at < end:
             key, at = _varint(data, at)
             wire = key & 7
+            length = 0
             if wire == 0:
-                value, at = _varint(data, at)
-                yield key >> 3, wire, value
-                continue
-            if wire == 2:
+                given, at = _varint(data, at)
+            elif wire == 2:
                 length, at = _varint(data, at)
             elif wire in (1, 5):
                 length = 8 if wire == 1 else 4
@@ -220,10 +233,71 @@ def _fields(data: memoryview) -> Iterator[tuple[int, int, Any]]:
                 raise Damaged(f"a field has the wire type {wire}")
             if at + length > end or key < 8:
                 raise Damaged("a field is cut short")
-            yield key >> 3, wire, data[at : at + length]
+            if wire:
+                given = data[at : at + length]
             at += length
+            field = yield key >> 3, wire, given
+            if field is not None:
+                values: Any = []
+                if at < end and data[at] == key:
+                    values, at = _run(data, at, key, field)
+                yield values
     except IndexError:
         raise Damaged("a field is cut short") from None
+
+
+def _run(data: memoryview, at: int, key: int, field: _Field) -> tuple[list[Any], int]:
+    """Return the values of fields with a key of one byte that follow each other, and their end."""
+    wire, kind, values = key & 7, field.kind, list[Any]()
+    if wire == 2 and kind in ("text", "bytes"):
+        end = len(data)
+        while at + 2 <= end and data[at] == key and data[at + 1] < 128:
+            last = at + 2 + data[at + 1]
+            if last > end:
+                raise Damaged("a field is cut short")
+            piece = data[at + 2 : last]
+            values.append(_text(piece) if kind == "text" else bytes(piece))
+            at = last
+    elif kind in _FIXED and wire == _FIXED[kind][1]:
+        size = 9 if wire == 1 else 5
+        rows = np.frombuffer(data, np.uint8, (len(data) - at) // size * size, at).reshape(-1, size)
+        others = np.flatnonzero(rows[:, 0] != key)
+        count = int(others[0]) if others.size else len(rows)
+        values = rows[:count, 1:].copy().view(_PACKED[kind]).reshape(-1).tolist()
+        at += count * size
+    elif kind in _NUMBERS and wire == 0:
+        values, at = _varint_run(data, at, key, kind)
+    return values, at
+
+
+# Bytes in which consecutive numbers are looked for at once.
+_PART = 1 << 20
+
+
+def _varint_run(data: memoryview, at: int, key: int, kind: str) -> tuple[list[Any], int]:
+    """Return the numbers of fields that follow each other, and their end.
+
+    Key and number of a field are varints, so the fields are varints of which each other one is the
+    key.
+    """
+    values: list[Any] = []
+    while at < len(data):
+        part = data[at : at + _PART]
+        found = np.frombuffer(part, np.uint8)
+        ends = np.flatnonzero(found < 128)
+        ends = ends[: ends.size // 2 * 2]
+        starts = np.concatenate([[0], ends[:-1] + 1])[: ends.size]
+        same = (found[starts[::2]] == key) & (ends[1::2] - starts[1::2] < 10)
+        others = np.flatnonzero(~same)
+        count = int(others[0]) if others.size else same.size
+        if not count:
+            break
+        stop = int(ends[2 * count - 1]) + 1
+        values += _varints(part[:stop])[1::2].astype(_PACKED[kind]).tolist()
+        at += stop
+        if count < same.size:
+            break
+    return values, at
 
 
 def _value(field: _Field, wire: int, value: Any, depth: int) -> Any:
