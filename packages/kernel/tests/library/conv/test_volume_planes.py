@@ -20,6 +20,9 @@ ROWS = [
     ((1, 17, 7, 3, 3), (18, 17, 2, 1, 2), (3, 1, 1), (NONE,) * 3, ONE, 1),
     # Few filters.
     ((1, 17, 4, 5, 6), (10, 17, 2, 3, 3), ONE, ((1, 0), (1, 1), (1, 1)), ONE, 1),
+    # Channels and filters that fill accesses; one tap along the first axis.
+    ((2, 16, 4, 5, 6), (24, 16, 3, 3, 2), (2, 1, 1), ((2, 0), (1, 1), (0, 1)), ONE, 1),
+    ((1, 16, 3, 6, 5), (17, 16, 1, 3, 3), ONE, (NONE, (1, 1), (1, 1)), ONE, 1),
     # Groups with more taps than blocks have.
     ((2, 4, 5, 6, 5), (6, 2, 3, 5, 5), (2, 1, 1), ((1, 1), (2, 2), (2, 2)), ONE, 2),
 ]
