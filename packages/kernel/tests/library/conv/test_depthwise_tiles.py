@@ -56,12 +56,11 @@ VOLUMES = {
 
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("name", VOLUMES)
-@pytest.mark.parametrize("reordered", [False, True])
-def test_volumes_are_tiles_of_planes(backend, op, name, reordered):
+def test_volumes_are_tiles_of_planes(backend, op, name):
     dtype = ("float32", "bfloat16", "float64", "float16")[len(name) % 4]
     work = named(op, VOLUMES[name], dtype)
     assert "tiles" in work.launches[0].label
-    check(backend, op, VOLUMES[name], dtype, reordered=reordered)
+    check(backend, op, VOLUMES[name], dtype, reordered=len(name) % 2 == 0)
 
 
 @pytest.mark.parametrize("reordered", [False, True])

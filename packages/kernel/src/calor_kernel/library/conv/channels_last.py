@@ -13,6 +13,7 @@ from calor_kernel import language as kl
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple, Place, launch
 from calor_kernel.contract.work import Input, Launch, Scratch
+from calor_kernel.library.conv.volume_axis import Planes, PlanesOnDevice
 
 _UNITS = 256
 # Pixels of a tile. One more lies between channels, so that an access meets different banks.
@@ -41,6 +42,8 @@ def channels_last(
     taps: kl.Size,
     row: kl.Stride,
     inside: tuple[kl.Size, ...],
+    planes: PlanesOnDevice | None,
+    moves: kl.FastDivmod | None,
     *,
     deep: int,
     access: int,
@@ -55,6 +58,8 @@ def channels_last(
     truncate. ``rows``: whether pixels form rows, ``row`` apart, of ``taps`` each, and the copy has
     all blocks of all images of a row before the next row. ``inside``: the lines and the pixels of
     a line in x, if the copy has more, which are zeros. ``run``: adjacent pixels of one access.
+    ``planes``: leads are planes of volumes, and channels of the copy are all ``moves`` taps along
+    the volumes' first axis of each channel of x.
     """
     tiles = (places + (_PLACES - 1)) // _PLACES
     lead = kl.cube_position(0) // tiles
@@ -66,7 +71,11 @@ def channels_last(
     across_units = _PLACES // run
     near = unit % across_units * run
     place = first + near
-    at = lead // blocks * outer + skipped * channel
+    if planes is None:
+        at, plane = lead // blocks * outer + skipped * channel, lead
+    else:
+        volume, plane = planes.count.divmod(lead)
+        at = volume * outer
     if run > 1:
         at += place
     elif rows:
@@ -79,8 +88,13 @@ def channels_last(
         there = (place < places) & (skipped + begin + c < channels)
         if inside:
             there = there & (place // across < inside[0]) & (place % across < inside[1])
+        far = (begin + c) * channel
+        if planes is not None and moves is not None:
+            of_x, tap = moves.divmod(begin + c)
+            before, exists = planes.at(plane, tap)
+            there, far = there & exists, of_x * channel + before
         # A mask would apply to each element and split the access.
-        of = kl.assume_multiple(kl.select(there, at + (begin + c) * channel, 0), run)
+        of = kl.assume_multiple(kl.select(there, at + far, 0), run)
         value = x.load(of, run)
         for e in kl.range(run):
             tile[c * pitch + near + e] = kl.select(there, value[e], kl.constant(0, x.dtype))
@@ -118,12 +132,14 @@ def last_launch(
     rounded: bool = False,
     rows: tuple[int, int] = (1, 0),
     whole: tuple[int, int] = (1, 1),
+    planes: tuple[Planes[int, int], int] | None = None,
 ) -> Launch:
     """Return the launch that copies (leads, channels, pixels) to (leads, blocks, pixels, room).
 
     ``rows``: the number of pixel rows of a lead and their stride; they are copied to (rows, leads,
     blocks, pixels, room). ``whole``: lines, and pixels of a line, are filled up with zeros to
-    multiples of these.
+    multiples of these. ``planes``: leads are these planes of volumes, and channels all taps of each
+    channel, of which there are so many.
     """
     access = 16 // dtype.itemsize
     leads, channels, given = sizes
@@ -131,7 +147,10 @@ def last_launch(
     down, across = (-(-n // by) * by for n, by in zip(given, whole, strict=True))
     dense = rows[1] == 0 and steps[1] == 1 and (down == 1 or steps[0] == across)
     begin = source.offset if isinstance(source, Input | Scratch) else 1
-    numbers = (begin, outer, channel, down * across)
+    numbers = [begin, outer, channel, down * across]
+    axis, moves = planes or (None, 1)
+    if axis is not None:
+        numbers.append(axis.a)
     filled = (down, across) != given
     run = _RUN if dense and not filled and all(n % _RUN == 0 for n in numbers) else 1
     deep = 64 if room > 32 else 32 if room > 16 else 16
@@ -140,6 +159,7 @@ def last_launch(
     places = rows[0] * down * across
     spans = (leads * blocks * places * room, leads * abs(outer), channels * abs(channel))
     reach = down * abs(steps[0]) + across * abs(steps[1]) + rows[0] * abs(rows[1])
+    reach += axis.size * abs(axis.a) if axis is not None else 0
     index = kl.index_dtype(sum(spans[1:]) + reach, spans[0])
     made = launch(
         channels_last,
@@ -168,6 +188,8 @@ def last_launch(
         taps=max(down * across, 1),
         row=rows[1],
         inside=given if filled else (),
+        planes=axis,
+        moves=None if axis is None else moves,
         deep=deep,
         access=access,
         rounded=rounded,

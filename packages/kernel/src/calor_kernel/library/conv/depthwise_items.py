@@ -1,60 +1,21 @@
-"""The items of depthwise weight gradients, staged one after another, and planes of volumes.
+"""The items of depthwise weight gradients, staged one after another, or planes of these.
 
 Requirements: an item is a tile of the image and of the output gradient, which meet in shared memory
-between two barriers. Kernels of images compute volumes plane by plane: a plane is an image, and the
-taps along the first axis are channels of a sum.
+between two barriers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic
 
 from calor.dtypes import DType
 from calor_kernel import language as kl
-from calor_kernel.language.declared import D, N
 from calor_kernel.library.conv.depthwise_staging import Tile
 from calor_kernel.library.conv.direct_blocks import Line
 from calor_kernel.library.conv.split_sums import Items
 from calor_kernel.library.conv.vector_tiles import Strides
-
-Seen = tuple[kl.Number, kl.Number, kl.Mask]
-"""A volume, where a plane of it begins, and whether it exists."""
-
-
-@dataclass(frozen=True, slots=True)
-class Planes(Generic[N, D]):
-    """The first axis of volumes, whose planes are images, and whose taps are channels of a sum.
-
-    Tap j of output plane i, one of ``count``, reads plane ``i * step + j * move + start`` of
-    ``size``. ``a``: the stride of these, ``c``: that of outputs.
-    """
-
-    count: kl.DivisorOf[D]
-    step: kl.StrideOf[N]
-    move: kl.StrideOf[N]
-    start: kl.StrideOf[N]
-    size: kl.SizeOf[N]
-    a: kl.StrideOf[N]
-    c: kl.StrideOf[N]
-
-    @kl.helper
-    def seen(self: PlanesOnDevice, image: kl.Number, tap: kl.Index) -> Seen:
-        """Return the plane that a tap of an output plane reads."""
-        volume, plane = self.count.divmod(image)
-        place = plane * self.step + tap * self.move + self.start
-        there = (place >= 0) & (place < self.size)
-        return volume, kl.select(there, place * self.a, 0), there
-
-    @kl.helper
-    def made(self: PlanesOnDevice, image: kl.Number) -> Seen:
-        """Return an output plane."""
-        volume, plane = self.count.divmod(image)
-        return volume, plane * self.c, True
-
-
-PlanesOnDevice = Planes[kl.Number, kl.FastDivmod]
+from calor_kernel.library.conv.volume_axis import Seen
 
 
 @dataclass(frozen=True, slots=True)

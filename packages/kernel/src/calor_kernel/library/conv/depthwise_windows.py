@@ -15,11 +15,12 @@ from math import prod
 
 from calor.dtypes import DType
 from calor_kernel import language as kl
-from calor_kernel.library.conv.depthwise_items import Operand, PlanesOnDevice, over_items
+from calor_kernel.library.conv.depthwise_items import Operand, over_items
 from calor_kernel.library.conv.depthwise_staging import Share, Tile
 from calor_kernel.library.conv.direct_blocks import Block, Line, write_block
 from calor_kernel.library.conv.split_sums import Items
 from calor_kernel.library.conv.vector_tiles import Strides, multiply_add
+from calor_kernel.library.conv.volume_axis import PlanesOnDevice
 from calor_kernel.library.gemm.epilogue import After, Epilogue, writer
 
 

@@ -17,7 +17,6 @@ from calor_kernel.contract.choices import greatest, hinted, is_size
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, operand
 from calor_kernel.contract.work import Output, Request, Work, row_major
-from calor_kernel.library.conv.depthwise_items import Planes
 from calor_kernel.library.conv.depthwise_staging import Share, Span, Tile
 from calor_kernel.library.conv.depthwise_tiles_launch import read_by, shares_of, wide_of
 from calor_kernel.library.conv.depthwise_windows import (
@@ -37,6 +36,7 @@ from calor_kernel.library.conv.problem import (
 )
 from calor_kernel.library.conv.split_sums import ending, launch_parts, parts_of
 from calor_kernel.library.conv.vector_tiles import Strides
+from calor_kernel.library.conv.volume_axis import Planes
 from calor_kernel.library.steps import Steps
 
 # Units of a cube at most, and cubes of a core.

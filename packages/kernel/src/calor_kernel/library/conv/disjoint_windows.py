@@ -73,6 +73,10 @@ def _backward_refusal(one: Convolution, request: Request) -> str | None:
     # A block of a volume reads each of many channels for all its taps.
     if few and len(p.axes) > 2 and multiplied(one) and hinted(p.depth.size) >= _DEPTH:
         return None
+    if few and len(p.axes) > 2 and taps > phases and one.info.max_units > 1:
+        planes = replace(p, axes=p.axes[1:])
+        if blocks_refusal(replace(one, problem=planes, seen=planes), request) is None:
+            return "few channels are computed in blocks, of volumes or of their planes"
     small = p.leads[1].size > 1 and hinted(p.depth.size) <= _GROUP
     if (small or (few and taps > phases)) and blocks_refusal(one, request) is None:
         return "few channels are computed in blocks"

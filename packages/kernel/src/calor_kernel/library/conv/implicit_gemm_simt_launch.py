@@ -91,10 +91,21 @@ RATES: Final[dict[tuple[bool, bool], dict[Row, float]]] = {
         (16, 8, 1, 2, 8, 2): 0.6,
     },
 }
-# The same of problems with few rows, of both kinds, by whether copies are asynchronous: estimates.
-NARROW: Final[dict[bool, dict[Row, float]]] = {
-    True: {(2, 64, 2, 2, 8, 3): 0.7, (2, 32, 2, 2, 16, 3): 0.65, (2, 32, 2, 1, 16, 3): 0.55},
-    False: {(2, 64, 2, 1, 8, 2): 0.55, (2, 32, 2, 2, 8, 2): 0.5, (2, 32, 2, 1, 8, 2): 0.45},
+# The same of problems with few rows: estimates. A unit of a weight gradient has the coordinates of
+# its columns in registers, beside its sums.
+NARROW: Final[dict[tuple[bool, bool], dict[Row, float]]] = {
+    (False, True): {
+        (2, 64, 2, 2, 8, 3): 0.7,
+        (4, 32, 1, 2, 16, 3): 0.65,
+        (4, 32, 1, 1, 16, 3): 0.5,
+    },
+    (False, False): {
+        (2, 64, 2, 1, 8, 2): 0.5,
+        (4, 32, 1, 2, 8, 2): 0.5,
+        (4, 32, 1, 1, 8, 2): 0.4,
+    },
+    (True, True): {(4, 32, 1, 2, 16, 3): 0.6, (4, 32, 1, 1, 16, 3): 0.5},
+    (True, False): {(4, 32, 1, 2, 8, 2): 0.45, (4, 32, 1, 1, 8, 2): 0.4},
 }
 # Further plans for timing: of convolutions, and of weight gradients.
 MORE: Final[dict[bool, tuple[Row, ...]]] = {
@@ -187,9 +198,8 @@ def cycles_of(problem: Correlation, info: DeviceInfo) -> float:
 
 def _usual(problem: Correlation, info: DeviceInfo) -> dict[SimtPlan, float]:
     """Return the plans among which the first is chosen, with their rates."""
-    ahead = _copies_ahead(problem, info)
-    rates = NARROW[ahead] if few_rows(problem) else RATES[problem.by_weight, ahead]
-    usual = _fitting(problem, rates, info)
+    table = NARROW if few_rows(problem) else RATES
+    usual = _fitting(problem, table[problem.by_weight, _copies_ahead(problem, info)], info)
     if problem.by_weight:
         return usual
     return {_evened(plan, problem): rate for plan, rate in usual.items()}

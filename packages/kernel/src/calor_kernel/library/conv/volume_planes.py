@@ -8,21 +8,27 @@ each tap along the first axis.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
 
+from calor.dtypes import bfloat16, float16
 from calor_kernel import language as kl
 from calor_kernel.contract.choices import hinted, spec_of
 from calor_kernel.contract.launching import Bound, Effort, Grid, operand
 from calor_kernel.contract.work import Argument, Input, Output, Request, View, Work, row_major
+from calor_kernel.library.conv.channels_last import last_launch
+from calor_kernel.library.conv.implicit_gemm_operands import ACCESS
 from calor_kernel.library.conv.problem import Axis, Convolution, Lead
+from calor_kernel.library.conv.volume_axis import Planes
 from calor_kernel.library.steps import Steps
 
 _UNITS = 256
 # Minimum of operations, which take longer one by one than the copies.
 _FLOPS = 3 * 10**7
+# Filters and terms from which the convolution of planes in half types has tiles of products.
+_FILTERS, _TERMS = 9, 49
 
 
 @kl.kernel
@@ -94,23 +100,33 @@ def volumes_works(one: Convolution, request: Request) -> list[Work]:
     channels = replace(channels, size=groups.size * each)
     planes = tuple(axis.size for axis in inner)
     shape = (images.size * windows, channels.size * taps, *planes)
-    lines = steps.memory(prod(shape) * dtype.itemsize)
-    _unfold(one, (images, channels), (windows, taps), moves, lines, steps)
-    seen = View(shape, row_major(shape), dtype), lines
+    alone = taps == 1 and first.divide == 1 and moves[0] == 1 and first.start == 0
+    if alone and images.size == 1 and windows == first.size:
+        seen: tuple[View, Argument] = _planes(request.inputs[0]), Input(0)
+    elif _packs(one, shape[1]):
+        axis = Planes(windows, *moves, first.start, first.size, first.a, 0)
+        seen = _last(one, 0, shape, (images.a, channels.a), (axis, taps), steps)
+    else:
+        lines = steps.memory(prod(shape) * dtype.itemsize)
+        _unfold(one, (images, channels), (windows, taps), moves, lines, steps)
+        seen = View(shape, row_major(shape), dtype), lines
     if p.by_weight:
         g = request.inputs[1]
-        order = (0, 2, 1, 3, 4)
-        copied = steps.memory(g.size * dtype.itemsize)
-        moved = View(
-            tuple(g.shape[i] for i in order), tuple(g.strides[i] for i in order), dtype, g.offset
-        )
-        steps.copy(moved, Input(1), copied, request.info)
         flat = (g.shape[0] * g.shape[2], g.shape[1], *g.shape[3:])
+        if g.shape[0] == 1:
+            slopes: tuple[View, Argument] = _planes(g), Input(1)
+        elif _packs(one, g.shape[1]):
+            axis = Planes(g.shape[2], 1, 0, 0, g.shape[2], g.strides[2], 0)
+            slopes = _last(one, 1, flat, g.strides[:2], (axis, 1), steps)
+        else:
+            order = (0, 2, 1, 3, 4)
+            copied = steps.memory(g.size * dtype.itemsize)
+            sizes, strides = (tuple(of[i] for i in order) for of in (g.shape, g.strides))
+            steps.copy(View(sizes, strides, dtype, g.offset), Input(1), copied, request.info)
+            slopes = View(flat, row_major(flat), dtype), copied
         weights = (result.shape[0], result.shape[1] * taps, *result.shape[3:])
-        _include(
-            request, {**given, "weight_shape": weights}, steps,
-            [seen, (View(flat, row_major(flat), dtype), copied)], weights, Output(0),
-        )  # fmt: skip
+        given = {**given, "weight_shape": weights}
+        _include(request, given, steps, [seen, slopes], weights, Output(0))
         return [steps.work()]
     w = request.inputs[1]
     rows = groups.size * p.leads[2].size
@@ -137,6 +153,56 @@ def volumes_works(one: Convolution, request: Request) -> list[Work]:
     view = View(result.shape, (windows * whole[0], whole[1], whole[0], *whole[2:]), dtype)
     steps.copy(view, target, Output(0), request.info)
     return [steps.work()]
+
+
+def _planes(view: View) -> View:
+    """Return the planes of the only volume of a view as images."""
+    _, channels, *sizes = view.shape
+    _, step, *strides = view.strides
+    shape = (sizes[0], channels, *sizes[1:])
+    return View(shape, (strides[0], step, *strides[1:]), view.dtype, view.offset)
+
+
+def _packs(one: Convolution, channels: int) -> bool:
+    """Return whether planes with channels last are what the convolution of planes reads."""
+    p, info = one.problem, one.info
+    if p.a.dtype not in (float16, bfloat16) or not info.has("matrix") or info.max_units < _UNITS:
+        return False
+    if p.leads[p.roles[0]].size != 1 or any(axis.divide != 1 for axis in p.axes):
+        return False
+    filters = p.leads[p.roles[1]].size
+    return bool(
+        channels % (ACCESS // p.a.dtype.itemsize) == 0
+        and hinted(filters) >= _FILTERS
+        and (p.by_weight or hinted(p.terms) > _TERMS)
+    )
+
+
+def _last(
+    one: Convolution,
+    number: int,
+    shape: tuple[int, ...],
+    strides: Sequence[int],
+    planes: tuple[Planes[int, int], int],
+    steps: Steps,
+) -> tuple[View, Argument]:
+    """Copy the planes that windows see with channels last; ``shape``: images, channels, pixels.
+
+    ``strides``: of volumes and of channels.
+    """
+    view = (one.problem.a, one.problem.b)[number]
+    images, channels, high, wide = shape
+    target = steps.memory(prod(shape) * view.dtype.itemsize)
+    sizes, inner = (images, channels, (high, wide)), (view.strides[3], view.strides[4])
+    place = operand(number, view).place
+    steps.launches.append(
+        last_launch(
+            place, target, view.dtype, sizes, (strides[0], strides[1], inner), channels, 1,
+            one.info, planes=planes,
+        )
+    )  # fmt: skip
+    line = wide * channels
+    return View(shape, (high * line, 1, line, channels), view.dtype), target
 
 
 def _include(
