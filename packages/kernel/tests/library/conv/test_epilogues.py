@@ -242,7 +242,7 @@ def test_small_width(name, monkeypatch):
 # The last launch computes the convolution and what follows it.
 LABELS = {
     ("one unit", "scale, shift, residual"): "conv rows",
-    ("many units", "bias, few channels"): "conv tiled",
+    ("many units", "bias, few channels"): "conv simt",
     ("many units", "scale, shift, residual"): "conv simt",
     ("many units", "pointwise"): "matmul patches",
     ("many units", "depthwise, two results"): "conv blocks",
