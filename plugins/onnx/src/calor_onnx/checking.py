@@ -58,5 +58,8 @@ def _count(names: list[str]) -> int:
 
 def _fits(value: Any, kind: str) -> bool:
     if kind in _LISTS:
-        return isinstance(value, list) and all(isinstance(x, _LISTS[kind]) for x in value)
+        # A list has few types, and maybe millions of elements.
+        return isinstance(value, list) and all(
+            issubclass(made, _LISTS[kind]) for made in set(map(type, value))
+        )
     return isinstance(value, _TYPES.get(kind, (object,)))

@@ -124,9 +124,11 @@ class Node:
             Each sub-graph.
         """
         for value in self.attributes.values():
-            for item in value if isinstance(value, list) else (value,):
-                if isinstance(item, Graph):
-                    yield item
+            if isinstance(value, Graph):
+                yield value
+            # All elements of a list are of one kind, and there may be millions of numbers.
+            elif isinstance(value, list) and value and isinstance(value[0], Graph):
+                yield from value
 
 
 @dataclass(eq=False, slots=True)
