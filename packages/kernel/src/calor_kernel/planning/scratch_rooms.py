@@ -38,7 +38,7 @@ def arranged_tasks(
     Works that make the peak by their scratch memory are replaced by some with less.
     """
     made = _arranged(draft, works, lowerings.info)
-    if any(is_size(p.nbytes) for task in draft.tasks for p in task.outputs):
+    if not made[0].tasks or any(is_size(p.nbytes) for task in draft.tasks for p in task.outputs):
         return made
     search = _Search(draft, list(works), lowerings, deterministic)
     for _ in range(_ROUNDS):
