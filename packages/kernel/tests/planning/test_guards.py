@@ -90,6 +90,17 @@ def gather(x, indices):
     return find("gather")(x, indices, axis=0)
 
 
+def test_the_errors_of_a_template_have_the_sizes_of_each_call(work):
+    for size in (7, 9, 11, 13):
+        rows = np.zeros((size, 3), np.float32)
+        plan = work.plan(lambda x, i: gather(x, i) * 2.0, rows, np.array([size]))
+        (made,) = plan(work.put(rows, np.array([size])))
+        with pytest.raises(ElementIndexError, match=f"{size} is out .* size {size}") as caught:
+            work.look(made, 3)
+        assert (caught.value.index, caught.value.axis, caught.value.size) == (size, 0, size)
+    assert work.engine.replanning.used
+
+
 def step(state, other, table, indices):
     """Change two states; the results are a sum, and what no index has a part in."""
     picked = gather(table, indices)

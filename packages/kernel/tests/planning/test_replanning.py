@@ -10,6 +10,7 @@ import calor
 from calor import nn
 from calor.backends.device import device_of
 from calor.dtypes import float32
+from calor.errors import ElementIndexError
 from calor.graph.attributes import HostArray
 from calor.ops.base import find
 from calor.specs import spec
@@ -124,6 +125,19 @@ def test_each_size_gives_what_a_plan_made_anew_gives(backend, name):
         for a, b in zip(found, wanted, strict=True):
             np.testing.assert_array_equal(a, b, err_msg=f"{name} at {n}, {m}")
     assert replanning.made
+    assert replanning.used
+
+
+def test_errors_tell_the_size_of_the_call(backend):
+    engine = backend.engine(0)
+    replanning = engine.replanning = Replanning(engine)
+    for size in (7, 9, 11, 13):
+        arrays = [floats(5, size), np.full((5, 2), size)]
+        graph = graph_of(lambda x, i: calor.take_along_axis(x, i, axis=1) + 1.0, arrays)
+        assert not backend.claim(0, graph).reasons
+        with pytest.raises(ElementIndexError, match=f"axis 1 of size {size};") as caught:
+            run(backend, graph, arrays)
+        assert caught.value.size == size
     assert replanning.used
 
 

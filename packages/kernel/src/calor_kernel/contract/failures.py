@@ -6,7 +6,7 @@ nothing fails. The host makes the error of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from calor.errors import DeviceError, ElementIndexError
@@ -28,6 +28,10 @@ class Failure(NamedTuple):
     message: str
     axis: int | None = None
     size: int | None = None
+
+
+Failures = Mapping[int, tuple[Sequence[Failure], str]]
+"""The errors and the op of each fallible task."""
 
 
 def error_of(failures: Sequence[Failure], word: int, op: str | None) -> DeviceError:

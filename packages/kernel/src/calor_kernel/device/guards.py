@@ -9,14 +9,14 @@ run has its old contents: whoever meets the error first receives it, and the sta
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 
 from calor.errors import DeviceError
-from calor_kernel.contract.failures import Failure, error_of
+from calor_kernel.contract.failures import Failures, error_of
 from calor_kernel.device.board import Board, zeroed
 from calor_kernel.device.outcomes import Errors, Part, Word, verify
 from calor_kernel.library.run_guard import ABOVE, ABOVE_WORDS, FIRST, GUARD, PASSED
@@ -36,9 +36,7 @@ class Guard:
     ``set``: whether the run after these is known to have failed.
     """
 
-    def __init__(
-        self, board: Board, failures: Mapping[int, tuple[Sequence[Failure], str]], place: int
-    ) -> None:
+    def __init__(self, board: Board, failures: Failures, place: int) -> None:
         self.board = board
         self.failures = failures
         self.place = place

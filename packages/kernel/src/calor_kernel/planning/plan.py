@@ -24,7 +24,7 @@ from calor.errors import DeviceError, OutOfMemoryError
 from calor.graph.graph import Graph
 from calor.varying_sizes import getter
 from calor_kernel.contract.choices import hinted
-from calor_kernel.contract.failures import error_of
+from calor_kernel.contract.failures import Failures, error_of
 from calor_kernel.contract.work import Work, flags_of
 from calor_kernel.device.buffers import KernelBuffer
 from calor_kernel.device.guards import BEFORE, Above, Guard
@@ -188,7 +188,7 @@ class Plan:
         sizes = [sum(hinted(p.nbytes) for p in t.outputs) for t in draft.tasks]
         self.largest = draft.tasks[sizes.index(max(sizes))].op if sizes else None
         self.flags = flags_of(works)
-        self.failures = {n: (works[n].failures, draft.tasks[n].op) for n in self.status}
+        self.failures: Failures = {n: (works[n].failures, draft.tasks[n].op) for n in self.status}
         # The guard of each state, found by its first buffer.
         self.guards: WeakKeyDictionary[Any, Guard] = WeakKeyDictionary()
         self._nothing = engine.nothing.handle
@@ -433,8 +433,8 @@ class Plan:
         for number, place in self.status.items():
             found = int(words[(start + place) // 4])
             if found:
-                op = self.draft.tasks[number].op
-                errors[number] = error_of(self.works[number].failures, found, op)
+                failures, op = self.failures[number]
+                errors[number] = error_of(failures, found, op)
         return errors
 
     # Deferred failures.

@@ -14,10 +14,13 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from calor.graph.graph import Graph
 from calor_kernel.contract.choices import hinted
+from calor_kernel.contract.failures import Failures
 from calor_kernel.device.buffers import KernelBuffer
+from calor_kernel.device.guards import Guard
 from calor_kernel.planning.drafts import Planned
 from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.fast_path import short_way
@@ -119,6 +122,22 @@ class Resized(Plan):
         """The variant that keeps nothing, recorded on first use: most calls read kept memory."""
         return Variant(self, _NO_TARGETS, self.template.base.record(self._numbers))
 
+    @cached_property
+    def failures(self) -> Failures:  # type: ignore[override]
+        """The errors and the op of each fallible task, with the axes' sizes at this size."""
+        return {
+            n: (tuple(f._replace(size=self._known(f.size)) for f in failures), op)
+            for n, (failures, op) in self.template.base.failures.items()
+        }
+
+    @cached_property
+    def guards(self) -> WeakKeyDictionary[Any, Guard]:  # type: ignore[override]
+        """The guard of each state, whose errors are those of this size."""
+        return WeakKeyDictionary()
+
+    def _known(self, size: Any) -> Any:
+        return None if size is None else known_number(size, self._numbers)
+
     def _exceeds(self, required: int) -> bool:
         return required > self.required_bytes
 
@@ -210,8 +229,10 @@ def resized_by(template: Template, lasting: Collection[int] = ()) -> type[Resize
     if keeper is not None:
         keeper.expect(lasting)
     prepares = keeper is None and any(map(preparations, made.works))
+    # The errors of a plan, and the guards that tell them, have its sizes.
+    own = ("failures", "guards")
     common = {
-        **basis.__dict__,
+        **{name: held for name, held in basis.__dict__.items() if name not in own},
         "template": template,
         "words": _Words(basis),
         "patience": _PREPARING if prepares else _CALLS,

@@ -21,6 +21,7 @@ from calor.sizes import Function, Size, TooManyGuards, Trace, function_of
 from calor.specs import spec
 from calor.varying_sizes import Getter, Match, getter
 from calor_kernel.contract.choices import is_size
+from calor_kernel.contract.failures import Failures
 from calor_kernel.contract.work import Build, flags_of
 from calor_kernel.device.kernels import Kernels
 from calor_kernel.device.protocol import Form, Varying
@@ -91,7 +92,8 @@ class OpenRecording:
     ``lists``: for each list its form, and its steps whose kernels depend on the numbers.
     ``outputs``: the bytes of the graph's results. ``patches``: the offset in the constants of each
     varying one, with the number of the graph's constants before it. ``behind`` and ``flags``: the
-    offset behind the constants, and the number of flags there.
+    offset behind the constants, and the number of flags there. ``failures``: of each fallible task,
+    with its op; their sizes may vary.
     """
 
     numbers: Function
@@ -103,6 +105,7 @@ class OpenRecording:
     patches: tuple[tuple[int | Varying, int], ...]
     behind: int | Varying
     flags: int | Varying
+    failures: Failures
 
     def compute(self, symbols: Sequence[int]) -> tuple[int, ...] | None:
         """Return the numbers, None if a guard fails."""
@@ -140,11 +143,25 @@ def open_recording(
     arena = numbers.place(laid.arena)
     outputs = tuple(numbers.place(p.nbytes) for p in recorder.draft.outputs)
     patches = tuple((numbers.place(place), k) for place, k in made.patches)
-    flags = [recorder.draft.behind(recorder.align), flags_of(recorder.works)]
-    flags = [numbers.place(number) for number in flags]
+    behind = numbers.place(recorder.draft.behind(recorder.align))
+    flags = numbers.place(flags_of(recorder.works))
+    failures = {
+        n: (tuple(f._replace(size=numbers.place(f.size)) for f in work.failures), task.op)
+        for n, (work, task) in enumerate(zip(recorder.works, recorder.draft.tasks, strict=True))
+        if work.failures
+    }
     function = function_of(made.trace, list(numbers.texts), numbers.atoms)
     return OpenRecording(
-        function, tuple(lists), laid.launches, laid.stopped, arena, outputs, patches, *flags
+        function,
+        tuple(lists),
+        laid.launches,
+        laid.stopped,
+        arena,
+        outputs,
+        patches,
+        behind,
+        flags,
+        failures,
     )
 
 
