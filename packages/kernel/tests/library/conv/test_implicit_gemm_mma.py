@@ -355,7 +355,7 @@ REFUSED = {
 @pytest.mark.parametrize("why", REFUSED)
 def test_others_go_another_way(why):
     row, dtype, info = REFUSED[why]
-    others = {"tiled_correlation", "add_parts", "direct_blocks"}
+    others = {"tiled_correlation", "add_parts", "direct_blocks", "conv_simt", "channels_last"}
     assert names(LOWERINGS["conv"](request_of("conv", row, dtype, info))) <= others
 
 

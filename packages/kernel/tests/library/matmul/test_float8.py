@@ -7,7 +7,7 @@ import pytest
 from calor.dtypes import as_dtype
 from calor_cuda.kernels.matmul import ways as tma_ways
 from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
-from calor_kernel.library.matmul import lowering
+from calor_kernel.library.matmul import float8
 from calor_kernel.runtime.backend import KernelBackend
 
 from ..ops import run_op
@@ -76,12 +76,12 @@ def test_bytes_are_factors_where_fewer_bits_are_allowed(
 ):
     seen = []
 
-    def lowered(*given, made=lowering.lower_float8):
+    def lowered(*given, made=float8.lower_float8):
         works = made(*given)
         seen.extend(work.variant for work in works)
         return works
 
-    monkeypatch.setattr(lowering, "lower_float8", lowered)
+    monkeypatch.setattr(float8, "lower_float8", lowered)
     check(engine, row, types, result, precision=precision)
     of_bytes = [name for name in seen if not name.startswith(("float16", "bfloat16"))]
     assert bool(of_bytes) == (precision == "high")
