@@ -401,6 +401,15 @@ def _rare(device: str) -> Iterator[Named]:
         ):
             product = forward(lambda x, w: x @ w.T, ((m, k), dtype), ((n, k), dtype))
             yield f"{name} {dtype}", product
+    tokens: tuple[Operand, ...] = ((4096, 1024), "float32"), ((4096, 16384), "float32")
+    yield "weight gradient of many tokens", forward(_rounded(lambda x, g: x.T @ g), *tokens)
+    # The last images of networks: as large as the window, or narrow and depthwise.
+    small: tuple[Operand, ...] = ((32, 128, 7, 7), "float32"), ((256, 128, 7, 7), "float32")
+    yield "window as large as the image", training(_functional("conv2d"), *small)
+    narrow: tuple[Operand, ...] = ((8, 256, 7, 7), "float32"), ((256, 1, 13, 13), "float32")
+    yield "narrow depthwise", forward(_functional("conv2d", padding=6, groups=256), *narrow)
+    doubled: Operand = ((8, 64, 28, 2, 28, 2), "float32")
+    yield "sum of doubled pixels", forward(lambda g: calor.sum(g, axis=(3, 5)), doubled)
     # Pixels with their colours together, and the colours' mean.
     pixels = ((16, 224, 224, 3), "float32"), ((3,), "float32")
     yield "mean of colours", forward(lambda x, mean: x - mean, *pixels)
