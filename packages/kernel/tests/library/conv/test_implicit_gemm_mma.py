@@ -144,6 +144,14 @@ def test_tiles_of_instructions_by_name_fit(op, name):
         assert all(part % (plan.units // lines) == 0 for part in parts)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_long_sums_of_few_filters_are_added_in_parts(dtype):
+    row = ((1, 64, 6, 7), (3, 64, 3, 3), ONE, PADDED, ONE, 1)
+    of = request_of("conv", row, getattr(dtypes, dtype), MANY_UNITS)
+    assert "add_each_part" in names(lower_conv(of))
+    check(KernelBackend("lanes", lambda index: LanesDevice(MANY_UNITS)), "conv", row, dtype)
+
+
 @pytest.mark.parametrize("op", OPS)
 def test_float16_and_channels_that_lie_dense(backend, op):
     check(backend, op, ROWS[0], "float16")

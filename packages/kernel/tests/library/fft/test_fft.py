@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
-from calor_kernel.library.fft import lowering
+from calor_kernel.library.fft import lowering, modes_fuser
 from calor_kernel.runtime.backend import KernelBackend
 
 from ..ops import run_op
@@ -65,6 +65,15 @@ def check(backend, shape, axes, kind, precision):
 @pytest.mark.parametrize("kind", ["forward", "inverse", "r2c", "c2r"])
 def test_lengths(backend, length, kind):
     check(backend, (2, length), (1,), kind, "c64")
+
+
+@pytest.mark.parametrize("info", [ONE_UNIT, MANY_UNITS], ids=["one unit", "many units"])
+@pytest.mark.parametrize("shape", [(2, 34, 1), (2, 17, 3)], ids=str)
+@pytest.mark.parametrize("kind", ["forward", "inverse", "r2c", "c2r"])
+def test_large_primes_are_convolutions_where_no_product_is_sooner(monkeypatch, info, shape, kind):
+    monkeypatch.setattr(modes_fuser, "_pays", lambda *given: False)
+    alone = KernelBackend("lanes", lambda index: LanesDevice(info))
+    check(alone, shape, (1,), kind, "c64")
 
 
 @pytest.mark.parametrize(("shape", "axes"), SHAPES, ids=str)
