@@ -16,6 +16,9 @@ from fuzzing.cases import Sample, Work
 Array = np.ndarray[Any, Any]
 _NEAR = {"f32": 5e-5, "tf32": 4e-3, "bf16": 2e-2, "f16": 4e-3}
 _SINGLE = 10
+# The least norm that distances are parts of. Operands are of about one, so a smaller result is the
+# tail of a function, whose digits a polynomial may have where the reference has underflowed.
+_LEAST = 1e-12
 # Functions that bend at zero, and how much further gradients may be apart behind them: a number
 # near zero is on the other side of the bend after another rounding. As many numbers are as
 # roundings are large, and their gradients are lost whole, so the distance is a part of the root,
@@ -65,8 +68,8 @@ def apart(ours: Array, theirs: Array, single: float = _SINGLE) -> float:
     if not a.size:
         return 0.0
     off, largest = np.abs(a - b), float(np.abs(b).max())
-    norm = float(np.linalg.norm(off)) / max(float(np.linalg.norm(b)), 1e-30)
-    furthest = float(off.max()) / max(single * largest, 1e-30)
+    norm = float(np.linalg.norm(off)) / max(float(np.linalg.norm(b)), _LEAST)
+    furthest = float(off.max()) / max(single * largest, _LEAST)
     return math.inf if math.isnan(norm) else max(norm, furthest)
 
 

@@ -16,6 +16,8 @@ from typing import Any
 _START_S = 180.0
 # What a process says while others measure, and the seconds that it may wait for them.
 _WAITS, _GOES_ON = "waits for its turn", "goes on"
+# What it says before an answer behind which it answers nothing more.
+_ENDS = "ends after the answer"
 _TURN_S = 900.0
 
 
@@ -31,7 +33,8 @@ class Worker:
 
     ``serve`` is what the process runs, with its end of the pipe and ``arguments``. It sends one
     message when it is ready, and then an answer for each question. Before an answer it may say that
-    it waits for its turn, which takes none of its seconds, and that it goes on.
+    it waits for its turn, which takes none of its seconds, and that it goes on; or that the answer
+    is its last, so that the next question meets a new process.
     """
 
     def __init__(self, serve: Callable[..., None], arguments: tuple[Any, ...], timeout: float):
@@ -42,16 +45,15 @@ class Worker:
 
     def ask(self, question: str) -> Any:
         """Return the answer, or a Failure; the next question starts a new process then."""
-        if self.process is None:
+        if self.process is None or not self._sent(question):
+            # None, or one that died between two cases, which is the fault of neither.
+            self.close()
             self._start()
             failure = self._received(_START_S, "starting")
             if isinstance(failure, Failure):
                 return failure
-        assert self.pipe is not None
-        try:
-            self.pipe.send(question)
-        except OSError:
-            return self._failed("the process died before the case")
+            if not self._sent(question):
+                return self._failed("the process died before the case")
         return self._received(self.timeout, "the case")
 
     def close(self) -> None:
@@ -71,10 +73,19 @@ class Worker:
         theirs.close()
         self.starts += 1
 
+    def _sent(self, question: str) -> bool:
+        """Whether the process takes a question: not if it is over."""
+        assert self.pipe is not None
+        try:
+            self.pipe.send(question)
+        except OSError:
+            return False
+        return True
+
     def _received(self, seconds: float, what: str) -> Any:
         assert self.pipe is not None
         begin = waited = perf_counter()
-        allowed = seconds
+        allowed, last = seconds, False
         try:
             while self.pipe.poll(max(allowed - perf_counter() + begin, 0)):
                 answer = self.pipe.recv()
@@ -83,7 +94,11 @@ class Worker:
                     waited = perf_counter()
                 elif answer == _GOES_ON:
                     allowed += perf_counter() - waited - _TURN_S
+                elif answer == _ENDS:
+                    last = True
                 else:
+                    if last:
+                        self.close()
                     return answer
         except (EOFError, OSError):
             self.process.join(5)
@@ -126,6 +141,7 @@ def serve(
             text = " ".join(f"{type(error).__name__}: {error}".split())
             measured = Measured(problem=text[:400])
             if _broken(error):
+                pipe.send(_ENDS)
                 pipe.send(asdict(measured))
                 pipe.close()
                 # Nothing runs in this process any more, and its end may hang as well.

@@ -226,6 +226,13 @@ def test_who_is_wrong_is_told(ours: Array, theirs: Array, right: Array | None, b
     assert [bool(text) for text in said] == [blamed == "ours", blamed == "peer"]
 
 
+def test_tails_of_functions_have_no_digits_to_compare() -> None:
+    tail, zero, one = (np.array([x], np.float32) for x in (-6.7e-23, -0.0, 1.0))
+    assert checking.apart(tail, zero) < 1e-9
+    assert checking.apart(np.array([1e-9], np.float32), zero) > 1
+    assert checking.apart(np.concatenate([tail, one]), np.concatenate([zero, one])) < 1e-9
+
+
 # What a worker runs, of a module that its process can import.
 ANSWERING = """
 import os, time
@@ -246,7 +253,11 @@ def serve(pipe, word):
             pipe.send("waits for its turn")
             pipe.send("goes on")
             time.sleep(60)
+        if question.startswith("end"):
+            pipe.send("ends after the answer")
         pipe.send(f"{word} {question}")
+        if question == "die unasked":
+            os._exit(9)
 """
 
 
@@ -272,6 +283,23 @@ def test_a_worker_outlives_cases_that_die_or_hang(
         worker.timeout = 0.3
         assert worker.ask("take turns") == "said take turns"
         assert isinstance(worker.ask("take turns, then hang"), Failure)
+        assert worker.starts == 3
+    finally:
+        worker.close()
+
+
+def test_a_process_that_is_over_fails_no_case(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ending_worker.py").write_text(ANSWERING, "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    worker = Worker(importlib.import_module("ending_worker").serve, ("said",), timeout=5.0)
+    try:
+        assert worker.ask("end") == "said end"
+        assert worker.process is None
+        assert worker.ask("die unasked") == "said die unasked"
+        worker.process.join(5)
+        assert worker.ask("a") == "said a"
         assert worker.starts == 3
     finally:
         worker.close()
