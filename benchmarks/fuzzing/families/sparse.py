@@ -1,11 +1,21 @@
 """Graphs, points, recommenders: segments, edges, bags, pairs of features, nearest neighbours."""
 
+from functools import cache
 from math import prod
 from random import Random
 from typing import Any
 
 from fuzzing.cases import Family, Operand, Parameters, Work
-from fuzzing.families._common import alike, calor_nn, is_torch, largest, one, sizes, torch_nn
+from fuzzing.families._common import (
+    alike,
+    calor_nn,
+    is_torch,
+    largest,
+    library,
+    one,
+    sizes,
+    torch_nn,
+)
 
 # Nodes and edges: citations, molecules in batches, meshes, products, proteins.
 _GRAPHS = {(2708, 10556): 2, (3327, 9104): 1, (800, 1700): 2, (20_000, 60_000): 1,
@@ -99,6 +109,12 @@ def _segment_softmax(lib: Any, x: Any, index: Any, nodes: int) -> Any:
     return made / (_rows(lib, _reduced(lib, made, index, nodes, "sum"), index) + 1e-6)
 
 
+@cache
+def _pairs(fields: int, device: Any) -> Any:
+    """Return the rows and columns of all pairs, as a module of torch holds them in buffers."""
+    return library("torch").tril_indices(fields, fields, -1, device=device).unbind()
+
+
 def _draw_tables(random: Random) -> Parameters:
     return {
         "form": one(random, {"bag": 3, "weighted": 1, "largest": 1, "interaction": 2, "machine": 2,
@@ -132,8 +148,11 @@ def _tables(p: Parameters) -> Work:
     pairs = fields * (fields - 1) // 2
 
     def interaction(lib: Any, x: Any) -> Any:
+        products = x @ x.mT
+        if is_torch(lib):
+            return products[:, *_pairs(fields, x.device)]
         a, b = zip(*((i, j) for i in range(fields) for j in range(i)), strict=True)
-        return (x @ x.mT)[:, list(a), list(b)]
+        return products[:, list(a), list(b)]
 
     def machine(lib: Any, x: Any) -> Any:
         return 0.5 * (x.sum(axis=1) ** 2 - (x * x).sum(axis=1)).sum(axis=-1)
