@@ -124,6 +124,28 @@ def test_number_of_launches(name, device, launches):
     assert len(labels(planned(name, DEVICES[device])[1])) == launches
 
 
+def test_constants_are_passed_once_for_tensors_of_all_shapes():
+    (part,) = planned("momentum", MANY_UNITS)[1].base.recording.launches
+    (one,) = part
+    # Of each tensor, padded to a power of two: an end, a count, three operands and two results. Of
+    # all: the constant, the rate, and the values of a cube.
+    assert len(one.launch.arguments) == 8 * 7 + 3
+
+
+def test_few_values_are_one_turn_of_many_cubes():
+    CASES["some"] = (single, [(1 << 16,), (1 << 18,)])
+    try:
+        cubes = {}
+        for cores in (4, 132):
+            (part,) = planned("some", replace(MANY_UNITS, cores=cores))[1].base.recording.launches
+            cubes[cores] = part[0].launch.cubes[0]
+    finally:
+        del CASES["some"]
+    step = min(MANY_UNITS.max_units, 256) * 4
+    assert cubes[132] == (5 << 16) // step
+    assert cubes[4] == -(-cubes[132] // 8)
+
+
 @pytest.mark.parametrize("device", ["one-unit", "many-units", "no-pointers"])
 def test_parameters_stay_in_place(device):
     fused, plain = planned("momentum", DEVICES[device]), planned("momentum", DEVICES[device], ())

@@ -159,9 +159,7 @@ class Problem:
     def chunk(self, step: int) -> int:
         """Return the values of a cube, a multiple of the values of a step."""
         if self.many:
-            # Few values are one turn of many cubes, since a unit waits for memory in each turn.
-            turns = self.count // (step * _CUBES * self.info.cores)
-            return step * least(greatest(turns, 1), _TURNS)
+            return step * turns(self.count, step, self.info, _TURNS)
         return max(_CHUNK // (self.value_bytes * step), 1) * step
 
     def blueprint(self, width: int) -> Blueprint:
@@ -232,6 +230,14 @@ def lower_expression(
         if v.dtype.itemsize == s.dtype.itemsize
     )
     return Candidates.of((replace(work, in_place=in_place) for work in found), found.dropped)
+
+
+def turns(count: int, step: int, info: DeviceInfo, most: int) -> int:
+    """Return the turns of a unit, up to some; ``step``: the values of a cube in one.
+
+    Few values are one turn of many cubes, since a unit waits for memory in each turn.
+    """
+    return least(greatest(count // (step * _CUBES * info.cores), 1), most)
 
 
 def lower_problem(problem: Problem) -> Candidates:

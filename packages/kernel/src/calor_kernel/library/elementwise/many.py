@@ -19,13 +19,13 @@ from calor_kernel.contract.choices import greatest, is_size
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch
 from calor_kernel.contract.work import Input, Launch, Output
-from calor_kernel.library.elementwise.lower import Problem
+from calor_kernel.library.elementwise.lower import Problem, turns
 from calor_kernel.library.elementwise.strided import Blueprint, Run, compute_run
 from calor_kernel.library.elementwise.values import parts, stored
 
 N = TypeVar("N")
 
-# Steps of a unit of many; fewer would cost less than finding the tensor.
+# Steps of a unit of many at most: more than of one tensor, since the tensor is found first.
 _STEPS: Final = 8
 # Tensors of a launch whose bodies are compiled one by one.
 _BODIES: Final = 4
@@ -173,7 +173,8 @@ def _launch(
     first = members[0].problem
     width = _width(first)
     step = first.units * width
-    chunk = step * _STEPS if first.many else first.chunk(step)
+    total = sum(m.problem.count for m in members)
+    chunk = step * turns(total, step, first.info, _STEPS) if first.many else first.chunk(step)
     blueprints = [m.problem.blueprint(width) for m in members]
     align = tuple(map(min, zip(*(b.align for b in blueprints), strict=True)))
     even = all(_is_even(m.problem) for m in members)
@@ -193,7 +194,6 @@ def _launch(
         tuple(Bound(Output(m.targets[k]), stored(dtype)) for m in held)
         for k, dtype in enumerate(first.expression.outputs)
     ]
-    total = sum(m.problem.count for m in members)
     effort = Effort("elementwise.many", total * first.expression.weight, total * first.value_bytes)
     return launch(
         elementwise_many,

@@ -11,9 +11,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from calor_kernel.contract.choices import hinted
+from calor.graph.graph import Node
+from calor_kernel.contract.choices import hinted, spec_of
 from calor_kernel.contract.cost import Ceilings, moved
 from calor_kernel.contract.fuser import Group
 from calor_kernel.contract.work import (
@@ -33,7 +34,7 @@ from calor_kernel.library.elementwise.links import Links
 from calor_kernel.library.elementwise.lower import lower_problem, problem_of
 from calor_kernel.library.elementwise.many import Member, launch_many
 from calor_kernel.library.elementwise.operations import Expression
-from calor_kernel.library.elementwise.paths import Path, along, in_place, move_of
+from calor_kernel.library.elementwise.paths import Move, Path, along, in_place, move_of
 from calor_kernel.library.steps import redirected
 
 SIBLINGS: Final = "elementwise_siblings"
@@ -175,7 +176,7 @@ def _read(links: Links, chain: Group) -> tuple[_Read, ...] | None:
     for number, path in chain.attributes["operands"]:
         value = chain.inputs[number]
         base, way = _base(links, value, path)
-        view = along(way, View.dense(links.graph.specs[base]))
+        view = along(way, _held(links, base))
         if view is None:
             return None
         one = not any(view.strides[k] for k in axes)
@@ -277,8 +278,12 @@ def _group(
 ) -> Group:
     graph = links.graph
     expression: Expression = chains[0].group.attributes["expression"]
+    constants: dict[Any, int] = {}
     operands = [
-        [read.base if one else read.value for one, read in zip(form, c.operands, strict=True)]
+        [
+            _shared(links, constants, *read.base) if one else read.value
+            for one, read in zip(form, c.operands, strict=True)
+        ]
         for c in chains
     ]
     read = sorted({v for given in operands for v, _ in given})
@@ -301,6 +306,41 @@ def _group(
     few = moved(graph, read, outputs) <= _FEW and all(_is_given(links, v) for v in read)
     inner = not links.wanted.issuperset(outputs) and not few
     return Group(nodes, SIBLINGS, tuple(read), tuple(outputs), cost, attributes, spare=inner)
+
+
+def _full(links: Links, value: int) -> Node | None:
+    """Return the node of a constant that is one number, None for another value."""
+    node = links.graph.nodes[links.maker[value]] if value in links.maker else None
+    return node if node is not None and node.op.name == "full" else None
+
+
+def _held(links: Links, value: int) -> View:
+    """Return how a value is in memory: a constant of one number as a single element."""
+    spec = links.graph.specs[value]
+    if _full(links, value) is None:
+        return View.dense(spec)
+    return View(spec.shape, (0,) * spec.ndim, spec.dtype)
+
+
+def _shared(links: Links, constants: dict[Any, int], value: int, path: Path) -> tuple[int, Path]:
+    """Return where an operand of one element is read: equal constants of any shapes are one.
+
+    ``constants``: those so far.
+    """
+    node, own = _full(links, value), links.graph.specs[value]
+    if node is None:
+        return value, path
+    first = constants.setdefault(node.attributes["value"], value)
+    if first == value:
+        return value, path
+    ndim = links.graph.specs[first].ndim
+    ones, zeros = (1,) * ndim, (0,) * ndim
+    moves = (
+        Move("slice", (("starts", zeros), ("steps", ones)), spec_of(ones, own.dtype)),
+        Move("reshape", (), spec_of((), own.dtype)),
+        Move("expand", (), own),
+    )
+    return first, (*moves, *path)
 
 
 def _is_given(links: Links, value: int) -> bool:
