@@ -357,3 +357,11 @@ def _hidden():
 
 def test_a_worker_says_what_it_cannot_do():
     assert workers._answer(b"no pickle") is None
+
+
+def test_a_kernel_with_more_shared_memory_than_a_cube_has_is_not_loaded():
+    device, build = LanesDevice(MANY_UNITS), Build(with_shared_memory, (Buffer(float32), SIZE))
+    Kernels(device).load([build])
+    device.info = replace(MANY_UNITS, shared_bytes=64)
+    with pytest.raises(CompileError, match="with_shared_memory has 128 bytes.*smaller tile"):
+        Kernels(device).load([build])

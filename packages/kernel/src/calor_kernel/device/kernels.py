@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
+from calor.errors import CompileError
 from calor.graph.attributes import exact
 from calor_kernel.contract.work import Build
 from calor_kernel.device.images import Images
@@ -95,19 +96,18 @@ class Kernels:
 
     def _make(self, keys: Sequence[Key]) -> None:
         cold: dict[Key, str | None] = {}
-        load = self.device.queue.load
         for key in keys:
             name, stored = self._stored(key)
             if stored is None:
                 cold[key] = name
             else:
-                self._functions[key] = load(*stored)
+                self._functions[key] = self._loaded(*stored)
                 self.found += 1
         early = self._early
         tasks = [early.pop(k) if k in early else Task(self._job(k)) for k in cold]
         made = compile_tasks(tasks)
         for (key, name), answer in zip(cold.items(), made, strict=True):
-            self._functions[key] = load(*answer)
+            self._functions[key] = self._loaded(*answer)
             self.compiled += 1
             if name is not None:
                 self.images.write(name, *answer)
@@ -116,6 +116,16 @@ class Kernels:
             for task in early.values():
                 task.take()
             early.clear()
+
+    def _loaded(self, image: bytes, kernel: Kernel) -> Any:
+        """Return a kernel's function; CompileError if its cubes exceed the shared memory."""
+        info = self.device.info
+        if info.max_units > 1 and kernel.shared_bytes > info.shared_bytes:
+            raise CompileError(
+                f"kernel {kernel.name} has {kernel.shared_bytes} bytes of shared memory in a cube, "
+                f"and {info.description} has {info.shared_bytes}; build it with a smaller tile"
+            )
+        return self.device.queue.load(image, kernel)
 
     def image(self, build: Build) -> tuple[bytes, Kernel]:
         """Return a freshly compiled image, independent of stored ones."""

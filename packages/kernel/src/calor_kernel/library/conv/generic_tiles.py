@@ -201,6 +201,8 @@ def tiles_works(one: Convolution, request: Request) -> list[Work]:
     columns = column.size * prod(a.count for a in axes)
     tile = 2 if row.size * columns * group.size < 128 * 128 else 4
     plan = GenericPlan(_ACROSS, _DOWN, tile, tile, _DEPTH, accumulate)
+    if plan.shared_bytes > info.shared_bytes:
+        plan = GenericPlan(_ACROSS, _DOWN, 2, 2, _DEPTH, accumulate)
     across, down = -(-columns // plan.width), -(-row.size // plan.height)
     # Few tiles with long sums leave cores idle; each part of a sum is another tile.
     wanted = max(1, 4 * info.cores // (across * down * group.size))

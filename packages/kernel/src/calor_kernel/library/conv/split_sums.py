@@ -3,7 +3,7 @@
 Requirements: parts are added in a fixed order, so that results are reproducible. With few elements
 and many parts, units share the parts, since one unit would wait for each read. Parts have the
 channels of a tap dense, the result has the taps of a channel dense; both are accessed along their
-dense axis, and shared memory transposes.
+dense axis, and shared memory transposes, for as many taps at a time as it has room for.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ _UNITS = 256
 WHOLE, _AHEAD = 4, 4
 # Minimum of accesses of a tap in a cube, if there are as many.
 _LEAST = 8
+# Bytes of shared memory of a cube at most.
+_BYTES = 32768
 # The alignment of parts and of their rows, in bytes.
 ALIGN = WHOLE * float32.itemsize
 
@@ -72,6 +74,7 @@ def add_transposed(
     splits: kl.Size,
     groups: kl.Size,
     part_step: kl.Size,
+    span: kl.Size,
     shape: tuple[kl.FastDivmod, ...],
     after: After | None,
     *,
@@ -82,19 +85,21 @@ def add_transposed(
     """Add parts of (row, tap, channel) to (row, channel, tap): channels from x, a row from y.
 
     ``room``: the channels of a tap in the parts; those from ``channels`` on are left out. ``wide``:
-    accesses of a tap in a cube. ``groups`` of units share the parts, and shared memory has ``held``
-    accesses for all of them. ``shape``: for an epilogue, the channels and pixels of an image; rows
-    and taps are one then.
+    accesses of a tap in a cube; it has ``span`` taps, from z. ``groups`` of units share the parts,
+    and shared memory has ``held`` accesses for all of them. ``shape``: for an epilogue, the
+    channels and pixels of an image; rows and taps are one then.
     """
     first, row, unit = kl.cube_position(0) * (wide * WHOLE), kl.cube_position(1), kl.unit_index()
+    low = kl.cube_position(2) * span
+    here = kl.min(taps - low, span)
     # One more access lies between taps, so that those of a channel meet different banks.
-    quads, pitch = taps * wide, wide + 1
+    quads, pitch = here * wide, wide + 1
     sums = kl.shared(held * WHOLE, float32, align=ALIGN)
     share = -(-splits // groups)
     for item in kl.range(unit, quads * groups, _UNITS):
         group, quad = item // quads, item % quads
         tap, far = quad // wide, quad % wide * WHOLE
-        at = (row * taps + tap) * room + first + far
+        at = (row * taps + low + tap) * room + first + far
         begin = group * share
         end = kl.min(begin + share, splits)
         total = kl.constant(0, float32, WHOLE)
@@ -111,17 +116,17 @@ def add_transposed(
                 for i in kl.range(_AHEAD):
                     there = kl.splat(split + i < end, WHOLE)
                     total = total + kl.select(there, found[i], kl.constant(0, float32, WHOLE))
-        sums.store(((group * taps + tap) * pitch) * WHOLE + far, total)
+        sums.store(((group * here + tap) * pitch) * WHOLE + far, total)
     kl.barrier()
-    to = (row * channels + first) * taps
-    for e in kl.range(unit, kl.min(channels - first, wide * WHOLE) * taps, _UNITS):
-        channel, tap = e // taps, e % taps
+    to = (row * channels + first) * taps + low
+    for e in kl.range(unit, kl.min(channels - first, wide * WHOLE) * here, _UNITS):
+        channel, tap = e // here, e % here
         place = tap * (pitch * WHOLE) + channel
         total = sums[place]
         for group in kl.range(1, groups):
-            total = total + sums[place + group * taps * (pitch * WHOLE)]
+            total = total + sums[place + group * here * (pitch * WHOLE)]
         if epilogue is None or after is None:
-            c[to + e] = total.to(c.dtype)
+            c[to + channel * taps + tap] = total.to(c.dtype)
         else:
             image, channel, pixel = kl.unravel(first + e, (0, *shape))
             Writer(epilogue, after, c, image).write(first + e, total, channel, pixel)
@@ -195,11 +200,15 @@ def launch_sum(
     wanted = kl.min(-(-splits // _AHEAD), _UNITS // _LEAST)
     wide = _power(kl.min(max(_UNITS // (taps * wanted), _LEAST), -(-room // WHOLE)))
     groups = max(1, kl.min(wanted, _UNITS // (taps * wide)))
-    held = _power(max(_UNITS, groups * taps * (wide + 1)))
+    most = min(_BYTES, info.shared_bytes) // ALIGN
+    # A power of two that shared memory has room for.
+    most = 1 << (most.bit_length() - 1)
+    span = kl.min(taps, most // (groups * (wide + 1)))
+    held = _power(max(_UNITS, groups * span * (wide + 1)))
     index = kl.index_dtype(splits * part_step, rows * taps * room)
     count = rows * taps * channels
     nbytes = count * (splits * float32.itemsize + dtype.itemsize)
-    cubes = (-(-channels // (wide * WHOLE)), rows, 1)
+    cubes = (-(-channels // (wide * WHOLE)), rows, -(-taps // span))
     target, following = ending(Bound(Output(0), dtype), tail)
     steps.add(
             add_transposed,
@@ -207,7 +216,7 @@ def launch_sum(
             Effort("conv parts", count * splits, nbytes),
             parts=parts.aligned(ALIGN), c=target, room=Multiple(room, WHOLE),
             channels=channels, taps=taps, splits=splits, groups=groups,
-            part_step=Multiple(part_step, WHOLE), held=held, wide=wide,
+            part_step=Multiple(part_step, WHOLE), span=span, held=held, wide=wide,
             shape=() if tail is None else image, **following,
         )  # fmt: skip
 
