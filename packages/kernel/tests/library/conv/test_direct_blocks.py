@@ -125,7 +125,8 @@ FOLDED = [
 def test_images_of_few_windows_are_columns_of_one_product(row, columns, monkeypatch):
     module = "calor_kernel.library.conv.disjoint_windows"
     monkeypatch.setattr(f"{module}._DEPTH", 1)
-    monkeypatch.setattr(f"{module}._COLUMNS", columns)
+    for name in ("disjoint_windows", "folded_products"):
+        monkeypatch.setattr(f"calor_kernel.library.conv.{name}.COLUMNS", columns)
     monkeypatch.setattr(f"{module}._SEEN", 1)
     op, info = "conv_input_gradient", replace(BLOCKS, features=BLOCKS.features | {"matrix"})
     work, *_ = LOWERINGS[op](request_of(op, row, dtypes.bfloat16, info))

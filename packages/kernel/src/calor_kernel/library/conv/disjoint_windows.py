@@ -9,19 +9,17 @@ zero. The terms of windows that overlap are summed by the launch that folds them
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
 from calor.dtypes import bfloat16, float16, float32
-from calor.specs import Spec
 from calor_kernel.contract.choices import hinted, spec_of
-from calor_kernel.contract.launching import Bound
-from calor_kernel.contract.work import Argument, Input, Output, Request, View, Work, row_major
+from calor_kernel.contract.work import Input, Output, Request, View, Work, row_major
 from calor_kernel.library.conv.direct_blocks_launch import blocks_refusal
 from calor_kernel.library.conv.each_group import multiplied
-from calor_kernel.library.conv.fold_windows import PatchSteps, add_fold, folds
-from calor_kernel.library.conv.problem import Axis, Convolution, Correlation, accumulator
+from calor_kernel.library.conv.fold_windows import folds
+from calor_kernel.library.conv.folded_products import COLUMNS, add_folded, add_product, gathers
+from calor_kernel.library.conv.problem import Axis, Convolution, Correlation
 from calor_kernel.library.steps import Steps
 
 # Channels from which other ways of a convolution are faster, and least taps.
@@ -29,8 +27,6 @@ _CHANNELS, _TAPS = 16, 4
 # Of an input gradient: stride phases up to which other ways are faster, unless it has fewer
 # channels than they have rows; and the windows that see a pixel at most, on average.
 _PHASES, _ROWS, _WINDOWS = 4, 16, 4
-# Windows of an image that fill the columns of a product.
-_COLUMNS = 256
 # Channels from which a product of few channels is faster than blocks, and one of many by matrix
 # instructions than the few tiles of its phases; the elements of all patches up to which it is, and
 # the windows that see a pixel from which on. Pixels of a window from which most taps read padding.
@@ -65,7 +61,7 @@ def _backward_refusal(one: Convolution, request: Request) -> str | None:
     phases, taps = prod(axis.divide for axis in p.axes), prod(axis.terms for axis in p.axes)
     if taps < _TAPS:
         return "its windows are small"
-    if p.a.dtype.kind != "float" and not all(map(_gathers, p.axes)):
+    if p.a.dtype.kind != "float" and not all(map(gathers, p.axes)):
         return "its windows overlap, and are not of floating point"
     few = hinted(p.leads[2].size) < _ROWS and p.leads[1].size == 1
     if _deep(one):
@@ -103,7 +99,7 @@ def _deep(one: Convolution) -> bool:
     if hinted(p.leads[2].size) < _ROWS:
         return True
     windows *= hinted(p.leads[0].size)
-    if not sparse and (windows < _COLUMNS or taps < _SEEN * phases):
+    if not sparse and (windows < COLUMNS or taps < _SEEN * phases):
         return False
     rounded = one.rounded or p.a.dtype in (float16, bfloat16)
     patches = hinted(p.leads[2].size) * taps * windows
@@ -146,17 +142,11 @@ def _splits(axis: Axis[int]) -> bool:
     return bool(alone and axis.start == 0 and axis.result >= axis.terms and inside)
 
 
-def _gathers(axis: Axis[int]) -> bool:
-    """Return whether each output of an axis has one tap of one window."""
-    whole = axis.size * axis.terms == axis.count
-    return bool(axis.start == 0 and axis.divide == axis.terms and whole)
-
-
 def patches_works(one: Convolution, request: Request) -> list[Work]:
     """Return the work of a convolution that :func:`patches_refusal` accepts."""
     p, steps = one.problem, Steps()
     if any(axis.divide > 1 or axis.summed < 0 for axis in p.axes):
-        _backward(p, request, steps)
+        add_folded(one, request, steps)
     else:
         _forward(p, request, steps)
     return [steps.work()]
@@ -175,75 +165,10 @@ def _forward(p: Correlation, request: Request, steps: Steps) -> None:
     first = 1 + len(counts)
     summed = tuple(range(2, 3 + len(taps))), tuple(range(first, first + 1 + len(taps)))
     result = spec_of((images.size, filters.size, *counts), dtype)
-    _product(request, steps, summed, [(weights, Input(1)), (patches, lines)], result, Output(0))
-
-
-def _backward(p: Correlation, request: Request, steps: Steps) -> None:
-    """Add the product of the filters and the output gradient, and what sums its patches."""
-    (images, groups, channels), dtype = p.leads, p.a.dtype
-    counts, taps = [axis.size for axis in p.axes], [axis.terms for axis in p.axes]
-    whole = all(map(_gathers, p.axes))
-    # Images with few windows are columns of one product.
-    joined = not whole and hinted(prod(counts)) < _COLUMNS
-    rows = (groups.size, p.depth.size, channels.size, *taps)
-    strides = (groups.b, p.depth.b, channels.b, *(axis.b for axis in p.axes))
-    given = (images.size, groups.size, p.depth.size, *counts)
-    moves = (images.a, groups.a, p.depth.a, *(axis.a for axis in p.axes))
-    windows, lead = prod(counts), groups.size * channels.size * prod(taps) * prod(counts)
-    if joined:
-        order = (1, 2, 0, *range(3, len(given)))
-        given, moves = (tuple(n[i] for i in order) for n in (given, moves))
-        shape = (groups.size, channels.size, *taps, images.size, *counts)
-        batch: tuple[int, ...] = (0,)
-        contract = (1,), (1,)
-        of = PatchSteps(windows, prod(taps) * images.size * windows, images.size * windows)
-    else:
-        rows, strides = (images.size, *rows), (0, *strides)
-        shape = (images.size, groups.size, channels.size, *taps, *counts)
-        batch, contract = (0, 1), ((2,), (2,))
-        of = PatchSteps(lead, prod(taps) * windows, windows)
-    # Sums of terms are rounded once.
-    made = spec_of(shape, dtype if whole else accumulator(dtype))
-    lines = steps.memory(prod(shape) * made.dtype.itemsize)
-    pairs = [
-        (View(rows, strides, p.b.dtype, p.b.offset), Input(1)),
-        (View(given, moves, dtype, p.a.offset), Input(0)),
-    ]
-    _product(request, steps, contract, pairs, made, lines, batch)
-    if not whole:
-        add_fold(p, Bound(lines, made.dtype), of, Bound(Output(0), dtype), steps, request.info)
-        return
-    # Each pixel of a result's axis is a window and a tap.
-    moved = [3 + i + far for i in range(len(taps)) for far in (len(taps), 0)]
-    patches = View(shape, row_major(shape), dtype)
-    to = (0, 1, 2, *moved)
-    sizes, steps_of = (tuple(n[i] for i in to) for n in (patches.shape, patches.strides))
-    steps.copy(View(sizes, steps_of, dtype), lines, Output(0), request.info)
+    add_product(request, steps, summed, [(weights, Input(1)), (patches, lines)], result, Output(0))
 
 
 def _weights(p: Correlation, shape: tuple[int, ...]) -> View:
     """Return the filters for each image: outputs of the convolution, its channels, and taps."""
     strides = (0, p.leads[2].b, p.depth.b, *(axis.b for axis in p.axes))
     return View(shape, strides, p.b.dtype, p.b.offset)
-
-
-def _product(
-    request: Request,
-    steps: Steps,
-    contract: tuple[tuple[int, ...], tuple[int, ...]],
-    operands: Sequence[tuple[View, Argument]],
-    result: Spec,
-    target: Argument,
-    batch: tuple[int, ...] = (0,),
-) -> None:
-    """Add the product of each image, whose first operand comes from the second of the request."""
-    precision = request.attributes.get("precision", "highest")
-    attributes = {"contract": contract, "batch": (batch, batch), "dtype": result.dtype}
-    kept = frozenset(1 - number for number in request.kept)
-    steps.include(
-        replace(request, candidates=False, kept=kept),
-        "dot_general",
-        {**attributes, "precision": precision},
-        operands,
-        [(result, target)],
-    )

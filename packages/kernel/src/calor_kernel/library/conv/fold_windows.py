@@ -18,6 +18,8 @@ from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid
 from calor_kernel.language.declared import N
 from calor_kernel.library.conv.problem import Axis, Correlation, accumulator
+from calor_kernel.library.conv.split_sums import ending, later
+from calor_kernel.library.gemm.epilogue import After, Epilogue, Tail, writer
 from calor_kernel.library.steps import Steps
 
 # Units of a cube; the pixels of a cube of one unit.
@@ -53,35 +55,39 @@ def fold_windows(
     patches: kl.In,
     c: kl.Out,
     count: kl.Size,
-    chunk: kl.Size,
     channels: kl.FastDivmod,
     steps: PatchSteps[kl.Number],
     axes: tuple[FoldAxis[kl.Number, kl.FastDivmod], ...],
+    first: kl.Size,
+    start: kl.Size,
+    after: After | None,
     *,
     turns: tuple[int, ...],
-    width: int,
     accumulate: DType,
+    epilogue: Epilogue | None = None,
 ) -> None:
-    """Sum patches to pixels (image, channel, pixel), ``chunk`` of them in a cube.
+    """Sum patches to pixels (image, channel, pixel), one of each unit.
 
     ``channels``: of an image. ``turns``: how many windows see a pixel at most, along each axis.
-    ``width``: lanes of a vector.
+    The images are those from number ``first`` on, whose pixels begin at element ``start``.
     """
-    begin = kl.cube_position() * chunk
-    end = kl.min(begin + chunk, count)
-    for i in kl.loop_range(begin + kl.unit_position() * width, end, kl.cube_size() * width):
-        index = i + kl.constant(tuple(range(width)), i.dtype) if width > 1 else i
-        inside = index < end
-        image, channel, *places = kl.unravel(
-            kl.select(inside, index, end - 1), (0, channels, *(axis.count for axis in axes))
-        )
+    index = kl.absolute_position()
+    if index < count:
+        image, channel, *places = kl.unravel(index, (0, channels, *(axis.count for axis in axes)))
         lead = image * steps.image + channel * steps.channel
         seen = [
             axis.stride.divmod(place + axis.start) for place, axis in zip(places, axes, strict=True)
         ]
-        total = kl.registers(1, accumulate, width)
-        _add_windows(total, patches, axes, seen, turns, [], (lead, steps.tap, 0), inside)
-        c.store(i, total[0].to(c.dtype), mask=inside)
+        total = kl.registers(1, accumulate)
+        _add_windows(total, patches, axes, seen, turns, [], (lead, steps.tap, 0), index < count)
+        ends = writer(epilogue, after, c, first + image)
+        if ends is None:
+            c[start + index] = total[0].to(c.dtype)
+        else:
+            pixel: kl.Index = 0
+            for place, axis in zip(places, axes, strict=True):
+                pixel = pixel * axis.count.divisor + place
+            ends.write(start + index, total[0], channel, pixel)
 
 
 @kl.kernel
@@ -176,17 +182,23 @@ def add_fold(
     target: Bound,
     steps: Steps,
     info: DeviceInfo,
+    first: int = 0,
+    tail: Tail | None = None,
 ) -> None:
-    """Add the launch that folds patches with the strides ``of`` images, channels and taps."""
+    """Add the launch that folds patches with the strides ``of`` images, channels and taps.
+
+    They are those of images from number ``first`` on. ``tail``: the epilogue, for cubes of many
+    units.
+    """
     p, axes = problem, problem.axes
     count, dtype = p.size, target.dtype
     leads = prod(lead.size for lead in p.leads)
     read = leads * prod(axis.terms * axis.size for axis in axes)
-    index = kl.index_dtype(count + _UNITS, read)
+    start = first * (count // greatest(p.leads[0].size, 1))
+    index = kl.index_dtype(start + count + _UNITS, read)
     units, accumulate = min(_UNITS, info.max_units), accumulator(dtype)
     given = {
         "patches": patches,
-        "c": target,
         "channels": p.leads[1].size * p.leads[2].size,
         "steps": of,
         "axes": [FoldAxis(a.count, a.divide, a.start, a.size, a.terms) for a in axes],
@@ -197,10 +209,23 @@ def add_fold(
     effort = Effort("conv fold", count * prod(map(turns_of, axes)), nbytes)
     if units > 1:
         grid = Grid.line(-(-count // units), units, info.planes[0], index)
-        steps.add(fold_windows, grid, effort, count=count, chunk=units, width=1, **given)
+        to, following = ending(target, tail)
+        steps.add(
+            fold_windows, grid, effort, c=to, count=count, first=first, start=start,
+            **given, **following,
+        )  # fmt: skip
         return
     rows = count // axes[-1].count
     chunk = greatest(1, _CHUNK // axes[-1].count)
     width = max(1, info.vector_bytes // 8)
     grid = Grid.line(-(-rows // chunk), 1, 1, index)
-    steps.add(fold_rows, grid, effort, rows=rows, chunk=chunk, width=width, **given)
+    steps.add(
+        fold_rows,
+        grid,
+        effort,
+        c=later(target, start),
+        rows=rows,
+        chunk=chunk,
+        width=width,
+        **given,
+    )

@@ -27,6 +27,7 @@ from calor_kernel.library.conv.direct_filters_launch import (
 )
 from calor_kernel.library.conv.disjoint_windows import patches_refusal, patches_works
 from calor_kernel.library.conv.each_group import each_group_refusal, each_group_works
+from calor_kernel.library.conv.folded_products import folded_refusal, folded_works
 from calor_kernel.library.conv.generic_tiles import tiles_refusal, tiles_works
 from calor_kernel.library.conv.implicit_gemm_mma_launch import mma_refusal, mma_works
 from calor_kernel.library.conv.implicit_gemm_simt_launch import (
@@ -62,6 +63,7 @@ WAYS: Final[Table[Convolution]] = Table(
     Way("products", product_refusal, product_works),
     Way("direct filters", filters_refusal, filters_works),
     Way("patches", patches_refusal, patches_works),
+    Way("folded product", folded_refusal, folded_works),
     Way("joined groups", joined_refusal, joined_works),
     Way("planar images", planar_refusal, planar_works),
     Way("implicit GEMM of groups", groups_refusal, simt_works),

@@ -16,6 +16,7 @@ from math import prod
 from typing import Final
 
 from calor.dtypes import float32
+from calor_kernel.contract.choices import greatest
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.library.conv.implicit_gemm_operands import two_axes
 from calor_kernel.library.conv.problem import Axis, Correlation
@@ -213,15 +214,22 @@ def _outputs(layer: Layer, axis: int) -> list[int]:
     return [n for n in range(2, _OUTPUTS + 1) if n + taps - 1 <= MOST_POINTS]
 
 
+def bound_of(info: DeviceInfo, room: int | None, each: int) -> int:
+    """Return the most bytes between launches that compute some images at a time.
+
+    ``room``: the bytes that there are, None if only the device bounds them; of less, an image with
+    ``each`` bytes at a time is the least.
+    """
+    bound = min(BOUND, (info.memory_bytes or BOUND * _SHARE) // _SHARE)
+    return bound if room is None else min(bound, greatest(room, each))
+
+
 def _chunked(
     layer: Layer, outputs: tuple[int, int], info: DeviceInfo, room: int | None
 ) -> Iterator[Plan]:
     """Yield plans of as few chunks as memory allows, with different parts; none if it is short."""
-    bound = min(BOUND, (info.memory_bytes or BOUND * _SHARE) // _SHARE)
     each = layer.between(Plan(outputs, 1))
-    if room is not None:
-        # Of less, an image at a time is the least.
-        bound = min(bound, max(room, each))
+    bound = bound_of(info, room, each)
     if each > bound:
         return
     chunks = -(-layer.images // (bound // each))
