@@ -8,7 +8,7 @@ from calor import dtypes
 from calor_interpreter.device import MANY_UNITS, LanesDevice
 from calor_kernel.runtime.backend import KernelBackend
 
-from .test_conv import NONE, OPS, check
+from .test_conv import DIGITS, NONE, OPS, check
 from .test_implicit_gemm_mma import H200, LOWERINGS, request_of
 
 ONE, PADDED = (1, 1, 1), ((1, 1),) * 3
@@ -26,16 +26,34 @@ ROWS = [
     # Groups with more taps than blocks have.
     ((1, 4, 5, 4, 5), (6, 2, 3, 5, 5), (2, 1, 1), ((1, 1), (2, 2), (2, 2)), ONE, 2),
 ]
+LARGE = ((8, 32, 40, 40, 40), (32, 32, 3, 3, 3), ONE, ((2, 2),) * 3, (2, 2, 2), 1)
 
 
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("row", ROWS, ids=str)
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "tf32"])
 def test_volumes(op, row, dtype, monkeypatch):
     monkeypatch.setattr("calor_kernel.library.conv.volume_planes._FLOPS", 1)
     info = MANY_UNITS if dtype == "float32" else replace(H200, cores=8)
-    work, *_ = LOWERINGS[op](request_of(op, row, getattr(dtypes, dtype), info))
+    more = {}
+    if dtype == "tf32":
+        monkeypatch.setitem(DIGITS, "float32", 2e-3)
+        dtype, more = "float32", {"precision": "high"}
+    request = request_of(op, row, getattr(dtypes, dtype), info)
+    work, *_ = LOWERINGS[op](replace(request, attributes={**request.attributes, **more}))
     assert work.way.name == "planes of volumes"
     backend = KernelBackend("lanes", lambda index: LanesDevice(info))
-    check(backend, op, row, dtype)
-    check(backend, op, row, dtype, reordered=True)
+    check(backend, op, row, dtype, **more)
+    check(backend, op, row, dtype, reordered=True, **more)
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_tf32_planes_are_rounded_by_the_one_copy(op):
+    """What matrix instructions read is copied once from volumes, with channels last."""
+    request = request_of(op, LARGE, dtypes.float32, replace(H200, cores=8))
+    request = replace(request, attributes={**request.attributes, "precision": "high"})
+    (work,) = LOWERINGS[op](request)
+    made = [(one.build.function.name, dict(one.build.keywords)) for one in work.launches]
+    copies = [said for name, said in made if name == "channels_last" and not said["rows"]]
+    assert [said["rounded"] for said in copies] == [True] * (2 if op == OPS[2] else 1)
+    assert "unfold_planes" not in [name for name, _ in made]

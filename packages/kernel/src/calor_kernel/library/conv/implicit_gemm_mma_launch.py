@@ -75,6 +75,9 @@ NAMED: dict[str, Tiles] = {
 _NEEDED = ("matrix", "barrier", "planes")
 # With fewer rows, columns or terms most of a tile would be empty.
 _LEAST = 16
+# The tiles of a core from which wide ones of mostly empty rows, which read the operand of rows
+# seldom, are as well spread over the device as others.
+_WAVES = 4
 # Terms of a sum from which tiles with mostly empty rows are faster than units that multiply alone.
 _LONG = 256
 _HALVES = (float16, bfloat16)
@@ -120,7 +123,9 @@ def plans_of(problem: Correlation, info: DeviceInfo) -> Iterator[tuple[MmaPlan, 
         likely = [plan for plan in plans[: len(usual)] if fits(plan, info)]
         if not likely:
             continue
-        first = next((plan for plan in likely if _fills(problem, plan, info)), likely[-1])
+        lowest = min(plan.rows for plan in likely)
+        fill = (plan for plan in likely if _fills(problem, plan, lowest, info))
+        first = next(fill, likely[-1])
         others = (plan for plan in plans if plan != first and fits(plan, info))
         yield from ((plan, plan in likely) for plan in (first, *others))
 
@@ -150,13 +155,19 @@ def _plan(
     return replace(plan, depth=plan.depth * 2 // plan.dtype.itemsize)
 
 
-def _fills(problem: Correlation, plan: MmaPlan, info: DeviceInfo) -> bool:
-    """Return whether tiles are little wider than the problem and fill the device."""
+def _fills(problem: Correlation, plan: MmaPlan, lowest: int, info: DeviceInfo) -> bool:
+    """Return whether tiles are little larger than the problem and fill the device.
+
+    ``lowest``: the rows of the lowest tile, which may be mostly empty.
+    """
     _, row, column = (problem.leads[i] for i in problem.roles)
     columns = column.size * prod(a.count for a in problem.axes)
-    if row.size <= plan.rows // 2:
+    few = row.size <= plan.rows // 2
+    if few and plan.rows > lowest:
         return False
     tiles = -(-row.size // plan.rows) * -(-columns // plan.columns)
+    if few and not problem.by_weight:
+        return bool(tiles >= _WAVES * info.cores)
     # A weight gradient's long sums are split for any tile.
     return problem.by_weight or bool(tiles >= info.cores)
 
@@ -189,11 +200,11 @@ def mma_works(one: Convolution, request: Request) -> Iterator[Work]:
         if problem.by_weight:
             work = _of_weights(problem, plan, info)
         else:
-            work = _of_pixels(problem, plan, info, tail=one.tail)
+            work = _of_pixels(problem, plan, info, tail=one.tail, before=one.before)
         yield replace(work, variant=name, group=0 if likely else 1)
         both = plan.grouped and likely and not problem.by_weight and alternates(problem)
         if both and not joins(problem):
-            work = _of_pixels(problem, plan, info, joined=True)
+            work = _of_pixels(problem, plan, info, joined=True, before=one.before)
             yield replace(work, variant=f"{name}, joined", group=1)
 
 
@@ -209,17 +220,18 @@ def _of_pixels(
     info: DeviceInfo,
     joined: bool = False,
     tail: Tail | None = None,
+    before: bool = False,
 ) -> Work:
     """Return the launches of a convolution, or of an input gradient with its phases.
 
     ``joined``: whether two phases are computed together where possible, for any dtype. ``tail``:
-    the epilogue of a convolution.
+    the epilogue of a convolution. ``before``: whether images are rounded to TF32 already.
     """
     p, dtype, steps = problem, problem.a.dtype, Steps()
     (images, _, outputs), axes = p.leads, two_axes(p)
     # Warp-group instructions truncate float32 to TF32.
     rounded = plan.grouped and plan.dtype is float32
-    x = image_of(p, steps, info, rounded)
+    x = image_of(p, steps, info, rounded and not before)
     block = plan.depth if x.room % plan.depth == 0 else x.room
     weights = weights_of(p, x.room, block, steps, info, rounded)
     phases = phases_of(p, weights)

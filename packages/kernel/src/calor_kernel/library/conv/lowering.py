@@ -45,6 +45,7 @@ from calor_kernel.library.conv.one_unit_rows import (
 from calor_kernel.library.conv.padded_rows import Placement, vectors
 from calor_kernel.library.conv.problem import (
     PARTS,
+    TF32,
     Convolution,
     Correlation,
     for_input,
@@ -192,5 +193,6 @@ def _lowered(
         return ranked(ways, Convolution(problem, problem, info, tail=tail), request)
     from calor_kernel.library.conv import unit_ways
 
-    one = Convolution(problem, thinned(problem), info, rounded, tail)
+    before = rounded and bool(request.attributes.get(TF32))
+    one = Convolution(problem, thinned(problem), info, rounded, tail, before)
     return ranked(unit_ways.WAYS, one, request)

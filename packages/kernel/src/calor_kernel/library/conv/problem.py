@@ -23,6 +23,8 @@ from calor_kernel.language.declared import N
 from calor_kernel.library.gemm.epilogue import Tail
 from calor_kernel.library.reduce.reduction_ops import working
 
+TF32 = "image_tf32"
+"""The attribute of a convolution whose images are rounded to TF32 already."""
 PARTS = {complex64: float32, complex128: float64}
 
 
@@ -185,8 +187,8 @@ class Convolution:
     """A convolution or one of its gradients, for the ways of the family.
 
     ``seen``: the problem without padding that no window reads. ``rounded``: whether float32
-    operands may be rounded to TF32. ``tail``: the epilogue, with images as products, channels as
-    rows and pixels as columns.
+    operands may be rounded to TF32; ``before``: whether those of images are. ``tail``: the
+    epilogue, with images as products, channels as rows and pixels as columns.
     """
 
     problem: Correlation
@@ -194,6 +196,7 @@ class Convolution:
     info: DeviceInfo
     rounded: bool = False
     tail: Tail | None = None
+    before: bool = False
 
 
 def thinned(problem: Correlation) -> Correlation:

@@ -13,21 +13,21 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from calor.dtypes import bfloat16, float16
+from calor.dtypes import bfloat16, float16, float32
 from calor_kernel import language as kl
 from calor_kernel.contract.choices import hinted, spec_of
 from calor_kernel.contract.launching import Bound, Effort, Grid, operand
 from calor_kernel.contract.work import Argument, Input, Output, Request, View, Work, row_major
 from calor_kernel.library.conv.channels_last import last_launch
 from calor_kernel.library.conv.implicit_gemm_operands import ACCESS
-from calor_kernel.library.conv.problem import Axis, Convolution, Lead
+from calor_kernel.library.conv.problem import TF32, Axis, Convolution, Lead
 from calor_kernel.library.conv.volume_axis import Planes
 from calor_kernel.library.steps import Steps
 
 _UNITS = 256
 # Minimum of operations, which take longer one by one than the copies.
 _FLOPS = 3 * 10**7
-# Filters and terms from which the convolution of planes in half types has tiles of products.
+# Filters and terms from which the convolution of planes by matrix instructions has tiles.
 _FILTERS, _TERMS = 9, 49
 
 
@@ -104,6 +104,8 @@ def volumes_works(one: Convolution, request: Request) -> list[Work]:
     if alone and images.size == 1 and windows == first.size:
         seen: tuple[View, Argument] = _planes(request.inputs[0]), Input(0)
     elif _packs(one, shape[1]):
+        # Numbers are rounded once, by the copy.
+        given = {**given, TF32: dtype is float32}
         axis = Planes(windows, *moves, first.start, first.size, first.a, 0)
         seen = _last(one, 0, shape, (images.a, channels.a), (axis, taps), steps)
     else:
@@ -166,7 +168,8 @@ def _planes(view: View) -> View:
 def _packs(one: Convolution, channels: int) -> bool:
     """Return whether planes with channels last are what the convolution of planes reads."""
     p, info = one.problem, one.info
-    if p.a.dtype not in (float16, bfloat16) or not info.has("matrix") or info.max_units < _UNITS:
+    narrow = p.a.dtype in (float16, bfloat16) or (one.rounded and p.a.dtype is float32)
+    if not narrow or not info.has("matrix") or info.max_units < _UNITS:
         return False
     if p.leads[p.roles[0]].size != 1 or any(axis.divide != 1 for axis in p.axes):
         return False
@@ -198,7 +201,7 @@ def _last(
     steps.launches.append(
         last_launch(
             place, target, view.dtype, sizes, (strides[0], strides[1], inner), channels, 1,
-            one.info, planes=planes,
+            one.info, rounded=view.dtype is float32, planes=planes,
         )
     )  # fmt: skip
     line = wide * channels
