@@ -410,7 +410,7 @@ def _rare(device: str) -> Iterator[Named]:
     yield "narrow depthwise", forward(_functional("conv2d", padding=6, groups=256), *narrow)
     # The last layer of networks that make images.
     pictures: tuple[Operand, ...] = ((4, 64, 128, 128), "float32"), ((3, 64, 7, 7), "float32")
-    yield "few filters of many channels", forward(_functional("conv2d", padding=3), *pictures)
+    yield from both("few filters", _functional("conv2d", padding=3), *pictures)
     doubled: Operand = ((8, 64, 28, 2, 28, 2), "float32")
     yield "sum of doubled pixels", forward(lambda g: calor.sum(g, axis=(3, 5)), doubled)
     # Pixels with their colours together, and the colours' mean.

@@ -67,17 +67,21 @@ def folded_refusal(one: Convolution, request: Request) -> str | None:
         return f"its windows have fewer than {_TAPS} taps, or more than {_MOST}"
     if not all(map(folds, backward(p).axes)):
         return "its windows are dilated, or have more padding than taps"
-    filters, channels = hinted(p.leads[2].size), hinted(p.depth.size)
-    by_matrix = multiplied(one)
-    # Rows of matrix instructions that are mostly empty take long for each channel.
-    empty = by_matrix and filters < _ROWS and channels >= _EACH * filters
-    if channels < _CHANNELS or not (filters <= _FEW[by_matrix] or empty):
+    if not nearly_empty(one, hinted(p.leads[2].size), hinted(p.depth.size)):
         return "its filters fill a tile, or it has few channels"
     if 2 * hinted(p.size) * hinted(p.terms) < _FLOPS:
         return "it has few operations"
     if _between(p, 1) > bound_of(one.info, request.room, _between(p, 1)):
         return "the sums of an image exceed the memory for them"
     return None
+
+
+def nearly_empty(one: Convolution, filters: int, channels: int) -> bool:
+    """Return whether tiles whose rows are so few filters are nearly empty, for many channels."""
+    by_matrix = multiplied(one)
+    # Rows of matrix instructions that are mostly empty take long for each channel.
+    empty = by_matrix and filters < _ROWS and channels >= _EACH * filters
+    return channels >= _CHANNELS and (filters <= _FEW[by_matrix] or empty)
 
 
 def folded_works(one: Convolution, request: Request) -> list[Work]:

@@ -37,6 +37,7 @@ from calor_kernel.library.conv.implicit_gemm_simt_launch import (
     simt_works,
 )
 from calor_kernel.library.conv.joined_groups import joined_refusal, joined_works
+from calor_kernel.library.conv.mirrored_gradients import mirrored_refusal, mirrored_works
 from calor_kernel.library.conv.one_unit_rows import DIRECT
 from calor_kernel.library.conv.planar_images import planar_refusal, planar_works
 from calor_kernel.library.conv.pointwise_gemm import product_refusal, product_works
@@ -64,6 +65,7 @@ WAYS: Final[Table[Convolution]] = Table(
     Way("direct filters", filters_refusal, filters_works),
     Way("patches", patches_refusal, patches_works),
     Way("folded product", folded_refusal, folded_works),
+    Way("mirrored gradient", mirrored_refusal, mirrored_works),
     Way("joined groups", joined_refusal, joined_works),
     Way("planar images", planar_refusal, planar_works),
     Way("implicit GEMM of groups", groups_refusal, simt_works),
