@@ -6,7 +6,12 @@ import pytest
 
 from calor.dtypes import bfloat16, float16, float32
 from calor_interpreter.device import MANY_UNITS, LanesDevice
-from calor_kernel.library.conv import disjoint_windows, implicit_gemm_simt_launch, unit_ways
+from calor_kernel.library.conv import (
+    disjoint_windows,
+    implicit_gemm_simt_launch,
+    lowering,
+    unit_ways,
+)
 from calor_kernel.library.gemm.simt_plan import SimtPlan
 from calor_kernel.runtime.backend import KernelBackend
 
@@ -18,6 +23,7 @@ LOADED = replace(AHEAD, features=AHEAD.features - {"async_copy", "matrix"})
 # Copies are asynchronous, and half types have no matrix instructions.
 COPIED = replace(AHEAD, features=AHEAD.features - {"matrix", "load_matrix"})
 RATES = implicit_gemm_simt_launch.RATES
+FEW = lowering._FEW
 KERNELS = {"conv_simt", "conv_weight_simt"}
 # shapes of x and w, stride, padding, dilation, groups.
 ROWS = [
@@ -180,3 +186,15 @@ def test_few_filters_are_summed_in_blocks_and_large_groups_are_computed_one_by_o
         (first, *_) = LOWERINGS[op](request_of(op, row, float32, LARGE))
         launched = [launch.build.function.name for launch in first.launches]
         assert sum(name in KERNELS for name in launched) == count
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize(("side", "rounded"), [(12, False), (96, True)])
+def test_few_operations_are_not_rounded_to_tf32(op, side, rounded, monkeypatch):
+    """Units that multiply alone end before the copies that matrix instructions need."""
+    monkeypatch.setattr(lowering, "_FEW", FEW)
+    row = (2, 32, side, side), (64, 32, 3, 3), ONE, (ONE, ONE), ONE, 1
+    request = request_of(op, row, float32, H200)
+    request = replace(request, attributes={**request.attributes, "precision": "high"})
+    made = names(LOWERINGS[op](request)[:1])
+    assert bool(made & KERNELS) != rounded

@@ -60,6 +60,9 @@ from calor_kernel.library.gemm.epilogue import Tail
 _SMALL = 256
 # From this many pixels of all images on, packing weights costs less than pixels on padding.
 _MANY = 256
+# Operations of convolutions, and of weight gradients, up to which units that multiply float32 alone
+# end before the copies that matrix instructions for TF32 need.
+_FEW = {False: 2 * 10**7, True: 6 * 10**7}
 
 _GEMV: Final[Way[Convolution]] = Way("gemv", refused(gemv_refusal), made(gemv_steps), tier=1)
 _COLUMNS: Final[Way[Convolution]] = Way(
@@ -188,7 +191,9 @@ def _lowered(
     info = request.info
     if problem.a.dtype in PARTS or problem.size * problem.terms == 0:
         return [direct_work(problem, info)]
-    rounded = problem.a.dtype is float32 and request.rounds
+    phases = prod(axis.divide for axis in problem.axes)
+    flops = 2 * hinted(problem.size) * hinted(problem.terms) // phases
+    rounded = problem.a.dtype is float32 and request.rounds and flops >= _FEW[problem.by_weight]
     if info.max_units == 1:
         return ranked(ways, Convolution(problem, problem, info, tail=tail), request)
     from calor_kernel.library.conv import unit_ways
