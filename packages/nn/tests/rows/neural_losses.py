@@ -243,6 +243,9 @@ SEQUENCES: list[Case] = [
         (0, [[1, 2], [2, 2], [1, 0], [0, 0]]), (2, [[0, 1], [1, 1], [0, 2], [2, 2]]),
     ]
     for reduction in REDUCTIONS
+] + [
+    row(_ctc, normal(1, 3, 3), _numbers([1], [2], [1]), _numbers(1, 1, 1), _numbers(1, 1, 0),
+        oracle=_ctc_oracle, blank=0, reduction="sum", name="one step", scale=20.0)
 ]  # fmt: skip
 
 CASES: list[Case] = [*PAIRS, *CLASSIFICATION, *VECTORS, *SEQUENCES]

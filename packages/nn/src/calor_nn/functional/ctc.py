@@ -14,7 +14,7 @@ from calor.functions.statistics import mean
 from calor.ops import elementwise as e
 from calor.ops.composites import wide
 from calor.ops.indexing import take_along
-from calor.ops.movement import number_like, pad, slice_
+from calor.ops.movement import expand, number_like, pad, slice_
 from calor_nn.functional.loss import reduced
 
 if TYPE_CHECKING:
@@ -122,7 +122,6 @@ def _whole(x: Any, like: Tensor, what: str) -> Tensor:
 
 def _losses(logs: Tensor, targets: Tensor, inputs: Tensor, outputs: Tensor, blank: int) -> Tensor:
     """Return the loss of each sequence by the forward recursion over (blank, label, …, blank)."""
-    from calor.functions.creation import full
     from calor.functions.ranges import arange
     from calor.transforms.control import scan
 
@@ -139,21 +138,25 @@ def _losses(logs: Tensor, targets: Tensor, inputs: Tensor, outputs: Tensor, blan
     valid = pair(e.less_equal, place, pair(e.mul, expand_dims(outputs, 1), 2))
     start = select(pair(e.bit_and, pair(e.less, place, 2), valid), 0.0, _NEVER)
     start = e.cast(start, dtype=logs.dtype)
-    time = arange(logs.shape[0], device=logs.device)
+    # What steps add, picked at once: a step is two launches on a GPU, and its gradient has no sums
+    # by class.
+    steps = logs.shape[0]
+    places = expand(expand_dims(symbols, 0), shape=(steps, n, states))
+    picked = take_along(logs, places, axis=2)
+    added = select(valid, pair(e.maximum, picked, _NEVER), _NEVER)
+    times = expand_dims(arange(steps, device=logs.device), (1, 2))
+    lives = pair(e.less, times, expand_dims(inputs, 1))
 
-    def emitted(row: Tensor) -> Tensor:
-        picked: Tensor = take_along(row, symbols, axis=1)
-        return select(valid, pair(e.maximum, picked, _NEVER), _NEVER)
+    def step(alpha: Tensor, x: Any) -> tuple[Tensor, None]:
+        row, live = x
+        behind = _padded(alpha, 2, _NEVER)
+        stay = pair(e.logaddexp, alpha, _part(behind, 1, states))
+        moved = pair(e.logaddexp, stay, select(skips, _part(behind, 0, states), _NEVER))
+        kept = select(live, pair(e.add, moved, row), alpha)
+        return pair(e.maximum, kept, 2 * _NEVER), None
 
-    def step(alpha: Tensor, x: Any) -> tuple[Tensor, Tensor]:
-        row, t = x
-        stay = pair(e.logaddexp, alpha, _moved(alpha, 1, _NEVER))
-        moved = pair(e.logaddexp, stay, select(skips, _moved(alpha, 2, _NEVER), _NEVER))
-        new = pair(e.add, select(pair(e.equal, t, 0), alpha, moved), emitted(row))
-        kept = select(expand_dims(pair(e.less, t, inputs), 1), new, alpha)
-        return pair(e.maximum, kept, 2 * _NEVER), full((), 0, dtype=int64, device=logs.device)
-
-    last, _ = scan(step, start, (logs, time))
+    first = select(lives[0], pair(e.add, start, added[0]), start)
+    last, _ = scan(step, first, (added[1:], lives[1:]))
     end = expand_dims(pair(e.mul, outputs, 2), 1)
     on_blank = take_along(last, end, axis=1)
     on_label = take_along(last, pair(e.maximum, pair(e.sub, end, 1), 0), axis=1)
@@ -175,7 +178,16 @@ def _interleaved(targets: Tensor, blank: int) -> Tensor:
 
 def _moved(x: Tensor, by: int, fill: float) -> Tensor:
     """Return x (N, S) shifted to the right by ``by`` elements, filled on the left."""
-    by = min(by, x.shape[1])
-    wide = pad(x, number_like(x, fill), low=(0, by), high=(0, 0), interior=(0, 0))
-    made: Tensor = slice_(wide, starts=(0, 0), stops=x.shape, steps=(1, 1))
+    return _part(_padded(x, by, fill), 0, x.shape[1])
+
+
+def _padded(x: Tensor, by: int, fill: float) -> Tensor:
+    """Return x (N, S) behind ``by`` columns of a number."""
+    made: Tensor = pad(x, number_like(x, fill), low=(0, by), high=(0, 0), interior=(0, 0))
+    return made
+
+
+def _part(x: Tensor, begin: int, count: int) -> Tensor:
+    """Return some columns of x (N, S)."""
+    made: Tensor = slice_(x, starts=(0, begin), stops=(x.shape[0], begin + count), steps=(1, 1))
     return made
