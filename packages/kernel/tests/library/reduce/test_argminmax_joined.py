@@ -1,4 +1,4 @@
-"""Is the first extreme of few long rows found by cubes that join their parts?"""
+"""Is the first extreme of few long rows or columns found by cubes that join their parts?"""
 
 from dataclasses import replace
 
@@ -43,6 +43,7 @@ def values(rng, dtype, shape):
         ("bool", (5000,), 0),
         ("float16", (9000, 1), 0),
         ("float16", (24, 4099), 1),
+        ("float32", (60000, 3), 0),
     ],
     ids=str,
 )

@@ -4,8 +4,7 @@ Requirements: the first of equal extremes, and a NaN before any number. A row is
 extreme once that is known, which costs less than carrying indices; a block of a long row is
 searched only if it holds a better one. Across rows, indices are carried as vectors of columns. Few
 results of many terms are divided into parts, which leave values and indices for another launch.
-In cubes of many units a team finds one index, with any strides: neighbouring units read
-neighbouring elements, along the axis or across it.
+These are the kernels of cubes of one unit; `argminmax_teams` has those of many.
 """
 
 from __future__ import annotations
@@ -32,8 +31,6 @@ from calor_kernel.library.reduce.program import real
 from calor_kernel.library.reduce.reduction_ops import ReductionOp
 
 N = TypeVar("N")
-# Elements of a unit that are loaded together.
-_UNROLL = 8
 Best = tuple[kl.Number, kl.Number]
 """The best value so far, and its index."""
 Take = Callable[[int, kl.Number, kl.Mask | None], None]
@@ -46,7 +43,8 @@ class ArgPlan:
 
     ``op``: the comparison; ``source``: the dtype of elements; ``index``: of indices. ``width``:
     lanes of a vector. ``unroll``: vectors of a row that are loaded together. ``size``: elements of
-    a block of a row. ``single``: whether a row is one block.
+    a block of a row. ``single``: whether a row is one block. ``uneven``: whether a team's rows may
+    begin and end within an aligned vector.
     """
 
     op: ReductionOp
@@ -56,10 +54,13 @@ class ArgPlan:
     unroll: int = 1
     size: int = 0
     single: bool = False
+    uneven: bool = False
 
-    def element(self, x: kl.Pointer, at: kl.Number, rest: kl.Number | None = None) -> kl.Number:
+    def element(
+        self, x: kl.Pointer, at: kl.Number, rest: kl.Number | None = None, align: int = 0
+    ) -> kl.Number:
         """Return a vector of elements in the type of the comparison."""
-        value = load(x, self.source, at, self.width, rest=rest)
+        value = load(x, self.source, at, self.width, rest=rest, align=align)
         return real(converted(value, self.source, self.op.dtype))
 
 
@@ -284,109 +285,3 @@ def join_indices(
         best = kl.select(better, value, best)
         index = kl.select(better, indices.load(at, width, mask=inside), index)
     out.store(first, kl.cast(index, int64), mask=inside)
-
-
-@dataclass(frozen=True, slots=True)
-class ArgTasks(Generic[N]):
-    """Results of ``terms`` elements ``step`` apart: ``tasks`` of ``chunk`` of them in all.
-
-    ``sizes`` and ``strides``: of the axes of the results.
-    """
-
-    results: kl.SizeOf[N]
-    tasks: kl.SizeOf[N]
-    terms: kl.SizeOf[N]
-    chunk: kl.SizeOf[N]
-    step: kl.StrideOf[N]
-    sizes: tuple[kl.StrideOf[N], ...]
-    strides: tuple[kl.StrideOf[N], ...]
-
-
-@kl.kernel
-def argminmax_teams(
-    x: kl.In,
-    values: kl.Out | None,
-    indices: kl.Out,
-    over: ArgTasks[kl.Number],
-    *,
-    plan: ArgPlan,
-    team: int,
-    along: bool,
-) -> None:
-    """Find indices; ``team`` units share one, neighbours along the axis or across it."""
-    unit, span = kl.unit_position(), kl.cube_size() // team
-    across, mine = (unit // team, unit % team) if along else (unit % span, unit // span)
-    task = kl.cube_position() * span + across
-    row = kl.min(task, over.tasks - 1)
-    row, part = row % over.results, row // over.results
-    base = kl.offset_of(kl.unravel(row, over.sizes), over.strides)
-    begin = part * over.chunk
-    end = kl.min(begin + over.chunk, over.terms)
-    found = unit_best(x, plan, base, (begin + mine, end), over.step, team)
-    found = over_units(plan, found, team, 1 if along else span)
-    if (mine == 0) & (task < over.tasks):
-        write_best(values, indices, task, found, None)
-
-
-@kl.helper
-def unit_best(
-    x: kl.Pointer,
-    plan: ArgPlan,
-    base: kl.Number,
-    terms: tuple[kl.Number, kl.Number],
-    step: kl.Number,
-    team: int,
-) -> Best:
-    """Return the best value of a unit of a team and its index, of the ``terms`` from its first."""
-    op, (first, end) = plan.op, terms
-    best = op.neutral()
-    index = ReductionOp("min", plan.index).neutral()
-    if first < end:
-        best, index = plan.element(x, base + first * step), kl.cast(first, plan.index)
-    for t in kl.loop_range(first + team, end, team, unroll=_UNROLL):
-        value = plan.element(x, base + t * step)
-        better = op.beats(value, best)
-        best, index = (
-            kl.select(better, value, best),
-            kl.select(better, kl.cast(t, plan.index), index),
-        )
-    return best, index
-
-
-@kl.helper
-def over_units(plan: ArgPlan, found: Best, team: int, apart: int) -> Best:
-    """Return the best value of a team's units and its first index; every unit calls it.
-
-    Neighbours in a plane exchange values without shared memory, if they are of 32 bits.
-    """
-    op, unit = plan.op, kl.unit_position()
-    best, index = found
-    distance, plane = 1, 1
-    if apart == 1 and op.dtype.itemsize == plan.index.itemsize == 4:
-        plane = kl.plane_size()
-    while distance < kl.min(team, plane):
-        value = kl.plane_shuffle(best, distance, "xor")
-        number = kl.plane_shuffle(index, distance, "xor")
-        best, index = better_of(op, (best, index), (value, number))
-        distance *= 2
-    if distance < team:
-        size = kl.cube_size()
-        values, indices = kl.shared(size, op.dtype), kl.shared(size, plan.index)
-        while distance < team:
-            values[unit], indices[unit] = best, index
-            kl.barrier()
-            other = unit ^ (distance * apart)
-            value, number = values[other], indices[other]
-            kl.barrier()
-            best, index = better_of(op, (best, index), (value, number))
-            distance *= 2
-    return best, index
-
-
-@kl.helper
-def better_of(op: ReductionOp, one: Best, other: Best) -> Best:
-    """Return the better one of two values with their indices, or the first of equals."""
-    (best, index), (value, number) = one, other
-    better, worse = op.beats(value, best), op.beats(best, value)
-    taken = better | (~worse & (number < index))
-    return kl.select(taken, value, best), kl.select(taken, number, index)

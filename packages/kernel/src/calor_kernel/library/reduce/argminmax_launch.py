@@ -6,11 +6,14 @@ among cubes, and another launch joins their values.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
 from calor.dtypes import int64, uint32
+from calor_kernel import language as kl
 from calor_kernel.contract.choices import choice, exceeds
+from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, operand
 from calor_kernel.contract.ways import Way, serves
 from calor_kernel.contract.work import Flags, Output, Request, Work, row_major
@@ -19,16 +22,21 @@ from calor_kernel.library.elementwise.values import stored
 from calor_kernel.library.reduce.argminmax import (
     ArgPlan,
     ArgRows,
-    ArgTasks,
     argminmax_columns,
     argminmax_rows,
-    argminmax_teams,
     join_indices,
 )
-from calor_kernel.library.reduce.argminmax_joined import argminmax_joined
+from calor_kernel.library.reduce.argminmax_teams import (
+    ArgTasks,
+    Team,
+    argminmax_joined,
+    argminmax_teams,
+    join_indices_in_teams,
+)
 from calor_kernel.library.reduce.columns import Blocks, ColumnPlan
 from calor_kernel.library.reduce.general import general_work
 from calor_kernel.library.reduce.job import Layout, Strides
+from calor_kernel.library.reduce.launches import span_of
 from calor_kernel.library.reduce.program_launch import divided
 from calor_kernel.library.reduce.reduction_ops import ReductionOp, index_type, working
 from calor_kernel.library.steps import Steps
@@ -37,12 +45,21 @@ _CHUNK: Final = 1 << 16
 # Vectors of a block of a row; bytes of a block of columns, and of one if there are few blocks.
 _BLOCK: Final = 64
 _WIDE, _NARROW, _FEW = 4096, 1024, 4
-# Maximum of units of a cube, and of one if there are no more results than cores.
-_UNITS, _ALONE = 128, 1024
+# Units of a cube at least, and those of a result at most: of many results, and of those that have
+# a core each.
+_UNITS, _TEAM, _ALONE = 128, 256, 1024
+# Vectors of a unit of many results along a dense axis, and those on their way, of 16 bytes and
+# of single elements. Neighbouring columns that units read, and a unit's terms of them.
+_EACH, _UNROLL, _SINGLES = 4, 4, 8
+_ACROSS, _DOWN = 32, 8
+# Vectors of a row, from which its edges do not count.
+_LONG: Final = 32
 # Units of a cube that joins parts, the least terms of each of them, and those that hide its start.
 _WHOLE, _TERMS, _MANY = 256, 4, 8
 # Such cubes of a core, which have as many units as it runs: a unit waits for each of its loads.
 _RUNNING = 4
+# Units of a core that hide its waits.
+_HIDING: Final = 2048
 
 
 class ArgProblem:
@@ -65,11 +82,26 @@ class ArgProblem:
         """Whether neighbouring units read neighbouring terms, not terms of neighbouring results."""
         return abs(self.step) <= abs(self.kept.strides[-1]) or self.results == 1
 
+    def vectors(self) -> tuple[int, bool]:
+        """Return the width of a team's vectors, and whether rows may begin within one."""
+        width = self.info.vector_bytes // stored(self.x.dtype).itemsize
+        if self.step != 1 or width < 2 or not exceeds(self.terms, width - 1):
+            return 1, False
+        places = (self.x.offset, self.terms, *self.kept.strides)
+        if not any(place % width for place in places):
+            return width, False
+        return (width, True) if exceeds(self.terms, _LONG * width) else (1, False)
+
     def divided(self, cubes: int, each: int) -> tuple[int, int]:
         """Return the number of parts of each cube's terms, and the terms of a part."""
         total = self.results * self.terms * self.x.dtype.itemsize
         parts, chunk = divided(self.info, cubes, total, self.terms, each)
         return parts, chunk or self.terms
+
+    def divided_across(self, span: int) -> tuple[int, int]:
+        """Return what :meth:`divided` does, for cubes of ``span`` neighbouring columns."""
+        each = min(span, _ACROSS) * self.x.dtype.itemsize
+        return self.divided(-(-self.results // span), each)
 
     def work(self, kernel: KernelFunction, grid: Grid, parts: int, **given: object) -> Work:
         """Return the launch of a body, and the one that joins its parts."""
@@ -82,18 +114,22 @@ class ArgProblem:
         wide, index, count = stored(self.op.dtype), self.plan.index, self.results * parts
         memory = {"values": steps.room(count, wide), "indices": steps.room(count, index)}
         steps.add(kernel, grid, effort, x=x, **memory, **given)
-        width = max(self.info.vector_bytes // 8, 1) if not self.many else 1
-        steps.add(
-            join_indices,
-            Grid.line(-(-self.results // width)),
-            Effort(label, 0, self.results * (parts * (wide.itemsize + index.itemsize) + 8)),
-            **memory,
-            out=out,
-            results=self.results,
-            parts=parts,
-            plan=ArgPlan(self.op, self.x.dtype, index, width),
-        )
+        join, last, more = self.joining(parts)
+        effort = Effort(label, 0, self.results * (parts * (wide.itemsize + index.itemsize) + 8))
+        sizes = {"results": self.results, "parts": parts}
+        steps.add(join, last, effort, **memory, out=out, **sizes, **more)
         return steps.work()
+
+    def joining(self, parts: int) -> tuple[KernelFunction, Grid, dict[str, object]]:
+        """Return the body that joins parts of results, its grid, and what it is built for."""
+        width = 1 if self.many else max(self.info.vector_bytes // 8, 1)
+        plan = replace(self.plan, width=width)
+        if not self.many:
+            return join_indices, Grid.line(-(-self.results // width)), {"plan": plan}
+        units = _units(self.info, _UNITS)
+        team = Team(_doubled(units, lambda n: n < parts), along=True)
+        grid = Grid.line(-(-self.results // (units // team.units)), units, _plane(self.info))
+        return join_indices_in_teams, grid, {"plan": plan, "team": team}
 
 
 def _many_units(one: ArgProblem, request: Request) -> str | None:
@@ -156,19 +192,75 @@ def _teams(one: ArgProblem, request: Request) -> list[Work]:
     along, size = one.along, one.x.dtype.itemsize
     whole = one.divided(one.results, size)[0] == 1
     few = whole and not exceeds(one.results, one.info.cores)
-    units = min(one.info.max_units, _ALONE if few else _UNITS)
-    team = 1
-    while team < units and team * (4 if along else 32) < one.terms:
-        team *= 2
-    units = max(team, min(units, _UNITS))
+    width, uneven = one.vectors() if along else (1, False)
+    team, units = _team_along(one, few, width) if along else _team_across(one)
+    if uneven and team < 2 * width:
+        width, uneven = 1, False
     span = units // team
-    parts, chunk = one.divided(-(-one.results // span), size)
-    tasks = one.results * parts
+    cubes = -(-one.results // span)
+    parts, chunk = one.divided(cubes, size) if along else one.divided_across(span)
+    plan, over = _given(one, parts, chunk, span, (width, uneven), team)
+    grid = _grid(one, over, parts, units)
+    return [one.work(argminmax_teams, grid, parts, over=over, plan=plan, team=Team(team, along))]
+
+
+def _team_along(one: ArgProblem, few: bool, width: int) -> tuple[int, int]:
+    """Return the units of a row, and of a cube: some vectors a unit if rows fill the device."""
+    most = _units(one.info, _ALONE if few else _TEAM)
+    filled = one.info.cores * _HIDING * width * _EACH
+    each = width * (_EACH if exceeds(one.results * one.terms, filled) else 1)
+    team = _doubled(most, lambda units: units * each < one.terms)
+    return team, max(team, _units(one.info, _UNITS))
+
+
+def _team_across(one: ArgProblem) -> tuple[int, int]:
+    """Return the units of a column, and of a cube: neighbouring columns for whole memory lines."""
+    most = _units(one.info, _TEAM)
+    span = _doubled(min(_ACROSS, most), lambda n: n < one.kept.sizes[-1])
+    filled = exceeds(one.results, one.info.cores * _HIDING)
+    each = _DOWN * _SINGLES if filled else _DOWN
+    team = _doubled(most // span, lambda units: units * each < one.terms)
+    return team, max(team * span, _units(one.info, _UNITS))
+
+
+def _units(info: DeviceInfo, most: int) -> int:
+    """Return a power of two of units, at most those of a cube."""
+    while most > info.max_units:
+        most //= 2
+    return most
+
+
+def _doubled(most: int, wanting: Callable[[int], bool]) -> int:
+    """Return the least power of two that suffices, or ``most``."""
+    found = 1
+    while found < most and wanting(found):
+        found *= 2
+    return found
+
+
+def _plane(info: DeviceInfo) -> int:
+    return info.planes[0] if info.has("planes") else 1
+
+
+def _given(
+    one: ArgProblem, parts: int, chunk: int, span: int, vectors: tuple[int, bool], team: int
+) -> tuple[ArgPlan, ArgTasks[int]]:
+    """Return the plan of teams and their tasks; ``span``: results of a cube."""
+    width, uneven = vectors
+    most = _UNROLL if width > 1 else _SINGLES
+    unroll = _doubled(most, lambda n: exceeds(chunk, n * width * team))
+    plan = replace(one.plan, width=width, unroll=unroll, uneven=uneven)
+    shift = one.x.offset % width
     sizes, strides = one.kept.sizes, one.kept.strides
-    over = ArgTasks(one.results, tasks, one.terms, chunk, one.step, sizes, strides)
-    grid = Grid.line(-(-tasks // span), units)
-    given = {"over": over, "plan": one.plan, "team": team, "along": along}
-    return [one.work(argminmax_teams, grid, parts, **given)]
+    blocks = -(-one.results // span)
+    return plan, ArgTasks(one.results, blocks, one.terms, chunk, one.step, shift, sizes, strides)
+
+
+def _grid(one: ArgProblem, over: ArgTasks[int], parts: int, units: int) -> Grid:
+    """Return the grid of teams; places in memory are computed in 32 bits if they fit."""
+    reach = span_of(one.x) + one.x.offset + units * abs(one.step) * one.info.vector_bytes
+    index = kl.index_dtype(one.results * parts, reach)
+    return Grid.line(over.blocks * parts, units, _plane(one.info), index)
 
 
 @choice(low=1)
@@ -187,51 +279,56 @@ def _parts(results: int, terms: int, units: int, cores: int) -> int:
     return max(1, min(units, max(cores // results, several), -(-terms // (units * _TERMS))))
 
 
-def _joined_parts(one: ArgProblem) -> tuple[int, int]:
-    """Return the parts of each result for cubes that join them, and the units of a cube."""
-    units = _WHOLE
-    while units > one.info.max_units:
-        units //= 2
-    return int(_parts(one.results, one.terms, units, one.info.cores)), units
+def _joined_parts(one: ArgProblem) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return the parts of results for cubes that join them, their terms, and the units.
+
+    The units are those of a result, and of a cube.
+    """
+    if not one.along:
+        team, units = _team_across(one)
+        return one.divided_across(units // team), (team, units)
+    units = _units(one.info, _WHOLE)
+    parts = int(_parts(one.results, one.terms, units, one.info.cores))
+    # Parts of aligned rows begin with whole vectors.
+    width = one.vectors()[0]
+    return (parts, -(-one.terms // (parts * width)) * width), (units, units)
 
 
-def _few_long_rows(one: ArgProblem, request: Request) -> str | None:
+def _few_long(one: ArgProblem, request: Request) -> str | None:
     if not one.many:
         return "a cube has one unit"
     if not all(map(one.info.has, ("barrier", "atomics", "forward_progress"))):
         return "a cube does not see what others wrote before"
-    if not one.along:
-        return "adjacent results are nearer than adjacent terms"
-    return "rows are short or many" if _joined_parts(one)[0] < 2 else None
+    return "results are of few terms, or many" if _joined_parts(one)[0][0] < 2 else None
 
 
 def _joined(one: ArgProblem, request: Request) -> list[Work]:
-    parts, units = _joined_parts(one)
-    chunk = -(-one.terms // parts)
+    (parts, chunk), (team, units) = _joined_parts(one)
+    vectors = one.vectors() if one.along else (1, False)
+    plan, over = _given(one, parts, chunk, units // team, vectors, team)
     tasks, terms, steps = one.results * parts, one.results * one.terms, Steps()
     effort = Effort(
         f"reduce.{one.op.kind} joined", terms, terms * one.x.dtype.itemsize + 8 * one.results
     )
-    sizes, strides = one.kept.sizes, one.kept.strides
     steps.add(
         argminmax_joined,
-        Grid.line(tasks, units, one.info.planes[0] if one.info.has("planes") else 1),
+        _grid(one, over, parts, units),
         effort,
         x=operand(0, one.x),
         values=steps.room(tasks, stored(one.op.dtype)),
         indices=steps.room(tasks, one.plan.index),
         out=Bound(Output(0), int64),
-        flags=Bound(Flags(one.results), uint32),
-        over=ArgTasks(one.results, tasks, one.terms, chunk, one.step, sizes, strides),
+        flags=Bound(Flags(over.blocks), uint32),
+        over=over,
         parts=parts,
-        plan=one.plan,
-        units=units,
+        plan=plan,
+        team=Team(team, one.along),
     )
     return [steps.work()]
 
 
 ARGMINMAX: Final[tuple[Way[ArgProblem], ...]] = (
-    Way("argminmax joined", _few_long_rows, _joined),
+    Way("argminmax joined", _few_long, _joined),
     Way("argminmax teams", _many_units, _teams),
     Way("argminmax rows", _dense_rows, _rows),
     Way("argminmax columns", _dense_columns, _columns),
