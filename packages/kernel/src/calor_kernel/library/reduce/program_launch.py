@@ -43,6 +43,7 @@ from calor_kernel.library.reduce.launches import (
     tile_of,
 )
 from calor_kernel.library.reduce.moments import joined, moments_of, of_pieces
+from calor_kernel.library.reduce.pair_tiles_launch import pairs_launch
 from calor_kernel.library.reduce.program import (
     Program,
     found_by,
@@ -360,6 +361,10 @@ class _Plan(Steps):
 
     def _rows(self, problem: Problem) -> None:
         """Add the launches of a pass along rows."""
+        pairs = pairs_launch(problem)
+        if pairs is not None:
+            self.put(pairs)
+            return
         program, found, job = problem.program, problem.layout, problem.job
         rows, terms = found.kept.count, found.along.count
         size = program.itemsize
