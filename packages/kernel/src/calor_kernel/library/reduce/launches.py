@@ -22,13 +22,13 @@ from calor_kernel import language as kl
 from calor_kernel.contract.choices import choice, exceeds, greatest, least
 from calor_kernel.contract.launching import Bound, Grid
 from calor_kernel.contract.work import Flags, Input, Launch, Output, View
-from calor_kernel.library.elementwise.operations import ROWS, Step
 from calor_kernel.library.elementwise.values import stored
 from calor_kernel.library.reduce.columns import Blocks, ColumnPlan, reduce_columns
 from calor_kernel.library.reduce.columns_joined import reduce_columns_joined
 from calor_kernel.library.reduce.job import Problem, Strides
 from calor_kernel.library.reduce.program import Program
 from calor_kernel.library.reduce.row_state import RowPlan, Rows
+from calor_kernel.library.reduce.row_teams import lines_of, read_again, team_of, weight_of
 from calor_kernel.library.reduce.rows import reduce_rows
 
 # Bytes that a cube of one unit reads and writes: some microseconds of work.
@@ -37,8 +37,6 @@ _CHUNK: Final = 1 << 16
 _CACHED: Final = 64 << 20
 # Bytes of a row that a unit keeps in its own memory.
 _KEPT: Final = 1 << 14
-# Maximum of units of a row, for many rows and for those that have a core each.
-_TEAM, _ALONE = 256, 1024
 # Vectors of a block, after which the sum is set aside.
 _DEPTH: Final = 64
 # Maximum of bytes of all operands in a unit's registers, in vectors of 16 bytes.
@@ -175,16 +173,17 @@ def _plan(problem: Problem, rows: int, chunk: int) -> RowPlan:
         aligned = not several and not chunk and _has_pitch(problem)
         width = width if several or aligned else _whole_width(problem)
         even = is_even(problem, width) and (several or chunk % width == 0)
-        alone = not exceeds(rows, 1 if chunk else info.cores)
-        team = _team(length, width, info.max_units, alone)
+        again = not several and not chunk and read_again(problem)
+        alone = again or not exceeds(rows, 1 if chunk else info.cores)
+        team = team_of(length, width, info.max_units, alone)
         lines = 1
         if several:
             # Short lines leave units for several of them.
-            whole = _team(terms, width, info.max_units, alone)
-            lines = _lines(whole // team, chunk or terms // greatest(length, 1))
+            whole = team_of(terms, width, info.max_units, alone)
+            lines = lines_of(whole // team, chunk or terms // greatest(length, 1))
         unroll = 4 if length >= 8 * team * width else 1
         once = problem.schedule.count == 1 and sum(problem.along[: len(program.memory)]) > 1
-        if unroll > 1 and once and _weight(program) > _HEAVY:
+        if unroll > 1 and once and weight_of(program) > _HEAVY:
             unroll = 2  # As many bytes on the way, with registers for more cubes.
         elif several and unroll == 1:
             plan = replace(plan, resident=_RESIDENT)
@@ -215,24 +214,10 @@ def _plan(problem: Problem, rows: int, chunk: int) -> RowPlan:
     return _keeping(problem, plan)
 
 
-def _weight(program: Program) -> int:
-    """Return the approximate number of instructions of an element."""
-    steps = (step for step in program.steps if isinstance(step, Step) and step.op in ROWS)
-    return sum(ROWS[step.op].weight for step in steps)
-
-
 def steps_of(problem: Problem) -> tuple[int, ...]:
     """Return the strides of the last axis that a kernel is built for, −1 for others."""
     pairs = zip(problem.along, problem.layout.along.strides, strict=True)
     return tuple(s[-1] if varies and s[-1] in (0, 1) else -1 for varies, s in pairs)
-
-
-def _lines(most: int, count: int) -> int:
-    """Return how many of ``count`` lines a team sees at the same time, a power of two."""
-    lines = 1
-    while 2 * lines <= most and lines < count:
-        lines *= 2
-    return lines
 
 
 @choice(low=1)
@@ -270,17 +255,6 @@ def _keeping(problem: Problem, plan: RowPlan) -> RowPlan:
         if late and program.dtype(n) is dtype and plan.steps[len(program.memory) + k] == 1:
             return replace(plan, keep="result", holder=k)
     return plan
-
-
-def _team(length: int, width: int, units: int, alone: bool) -> int:
-    """Return the units of a row, which may have a core: a power of two, for two vectors each."""
-    wanted = max(-(-length // (2 * width)), 1)
-    team = 1 << (wanted - 1).bit_length()
-    # Of a core a row may use all units that run at a time.
-    most = min(units, _ALONE if alone else _TEAM)
-    while team > most:
-        team //= 2
-    return team
 
 
 def held_team(problem: Problem) -> tuple[int, int] | None:
