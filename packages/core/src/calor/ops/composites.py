@@ -174,6 +174,8 @@ def _softplus_rule(x: Spec, *, beta: float) -> Spec:
 
 
 def _softplus(x: Any, *, beta: float) -> Any:
+    if beta == 1:
+        return like(e.logaddexp(wide(x), fill(wide(x), 0)), x)
     scaled = wide(x) * beta
     return like(e.logaddexp(scaled, fill(scaled, 0)) / beta, x)
 

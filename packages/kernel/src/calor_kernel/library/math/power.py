@@ -21,7 +21,7 @@ from calor_kernel import language as kl
 from calor_kernel.library.math import base
 from calor_kernel.library.math.base import Format, Pair, Table, within
 from calor_kernel.library.math.coefficients import EXP2, POWER
-from calor_kernel.library.math.exponential import decomposed, exp, log1p, scaled
+from calor_kernel.library.math.exponential import decomposed, exp, log1p_of_fraction, scaled
 
 # 2 / log 2, and its third and fifth: the series of log2((1 + s) / (1 − s)) / s, in two numbers.
 _TERMS: Final[tuple[Table, Table, Table]] = (
@@ -175,7 +175,7 @@ def logaddexp(a: kl.Number, b: kl.Number) -> kl.Number:
     larger = kl.select(a > b, a, b)
     # The distance of equal infinities is 0.
     apart = kl.select(a == b, kl.constant(0.0, a.dtype, a.width), -abs(a - b))
-    return larger + log1p(exp(apart))
+    return larger + log1p_of_fraction(exp(apart))
 
 
 def _parted(x: kl.Number, form: Format) -> tuple[kl.Number, kl.Number]:
