@@ -176,3 +176,15 @@ def test_columns_look_back_where_there_are_few():
     views = (View.dense(spec((1000, 10**6), float32)),)
     request = replace(request, inputs=views, outputs=(spec((1000, 10**6), float32),))
     assert names(request) == ["scan_columns"]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("shape", [(47, 56), (33, 57), (41, 250), (9, 1), (21, 3)], ids=str)
+def test_planes_scan_several_short_rows(monkeypatch, shape, reverse):
+    monkeypatch.setattr(lowering, "_PLANES", 1)
+    backend = KernelBackend("lanes", lambda index: LanesDevice(replace(MANY_UNITS, cores=2)))
+    rng = np.random.default_rng(0)
+    for dtype in (np.float32, ml_dtypes.bfloat16, np.int64):
+        x = rng.integers(-9, 9, shape).astype(dtype)
+        check(backend, x, "cumsum", 1, reverse)
+        check(backend, x, "cummax", 1, reverse)

@@ -24,7 +24,7 @@ from calor.dtypes import (
     uint8,
     uint64,
 )
-from calor_kernel.contract.choices import greatest, hinted
+from calor_kernel.contract.choices import exceeds, greatest, hinted
 from calor_kernel.contract.launching import Bound, Effort, Grid
 from calor_kernel.contract.ways import Way, ranked, serves
 from calor_kernel.contract.work import Input, Output, Request, Scratch, Work
@@ -33,7 +33,12 @@ from calor_kernel.library.reduce.reduction_ops import ReductionOp
 from calor_kernel.library.scan.chunks import ChunkPlan, Chunks, chunk_totals, scan_chunks
 from calor_kernel.library.scan.columns import ColumnPlan, scan_columns, scan_columns_looking_back
 from calor_kernel.library.scan.decoupled_look_back import clear
-from calor_kernel.library.scan.rows import scan_looking_back, scan_rows, total_parts
+from calor_kernel.library.scan.rows import (
+    scan_looking_back,
+    scan_rows,
+    scan_short_rows,
+    total_parts,
+)
 from calor_kernel.library.scan.tiles import TilePlan
 from calor_kernel.library.steps import Steps
 
@@ -45,6 +50,8 @@ _LONG, _SHORT = 1 << 13, 1 << 6
 _WHOLE_ROW = 1 << 17
 # Along rows: units of a cube that shares a row at most, vectors of a unit, lanes of a vector.
 _UNITS, _VECTORS, _LANES = 256, 4, 8
+# Vectors of short rows that a unit has on their way, and planes of a core that hide its waits.
+_TOGETHER, _PLANES = 4, 16
 # Tiles of a row that one cube scans one after another faster than two launches do.
 _WALKS: Final = 4
 # Cubes per core of divided rows.
@@ -125,7 +132,13 @@ def _add_rows(scan: Scan) -> None:
     given: dict[str, object] = {"target": scan.target, "n": n}
     whole = {"totals": source, "rows": scan.outer, "parts": 1, "length": 0, "plan": plan}
     if not plan.wide:
-        grid = scan.line(-(-scan.outer // (units // scan.plane)), units)
+        planes = units // scan.plane
+        together = _together(scan, plan)
+        if together > 1:
+            grid = scan.line(-(-scan.outer // (planes * together)), units)
+            some = {"rows": scan.outer, "plan": plan, "together": together}
+            return scan.add(scan_short_rows, grid, 2 * n, source, **given, **some)
+        grid = scan.line(-(-scan.outer // planes), units)
         return scan.add(scan_rows, grid, 2 * n, source, **given, **whole)
     tile = units * plan.width * plan.vectors
     wanted = _CUBES * scan.info.cores
@@ -148,6 +161,15 @@ def _add_rows(scan: Scan) -> None:
     plan = replace(plan, parted=True)
     over |= {"target": scan.target, "totals": totals, "rows": scan.outer, "plan": plan}
     return scan.add(scan_rows, grid, 2 * n, source, **over)
+
+
+def _together(scan: Scan, plan: TilePlan) -> int:
+    """Return how many rows a plane scans together: more than one if planes are enough even so."""
+    rows = _TOGETHER // plan.vectors
+    enough = scan.info.cores * _PLANES
+    while rows > 1 and not exceeds(scan.outer, rows * enough):
+        rows //= 2
+    return max(rows, 1)
 
 
 def _looks_back(scan: Scan) -> bool:

@@ -76,6 +76,26 @@ def scan_rows(
         carry = op.combine(carry, whole)
 
 
+@kl.kernel
+def scan_short_rows(
+    source: kl.In, target: kl.Out, rows: kl.Size, n: kl.Size, *, plan: TilePlan, together: int
+) -> None:
+    """Scan rows of one tile of a plane; each plane has ``together`` of them on their way."""
+    kl.launch_attributes(cubes_per_core=max(1, _UNITS // kl.cube_size()))
+    first = row_item(plan) * together
+    items = [first + r for r in range(together)]
+    starts = [kl.min(item, rows - 1) * n for item in items]
+    steps = [vector_steps(-skew_of(at, n, plan), plan) for at in starts]
+    values = [
+        [load_vector(source, at, i, n, plan) for i in row]
+        for at, row in zip(starts, steps, strict=True)
+    ]
+    scanned = [scan_plane(row, plan)[0] for row in values]
+    for item, at, row, made in zip(items, starts, steps, scanned, strict=True):
+        for i, value in zip(row, made, strict=True):
+            store_vector(target, at, i, n, value, item < rows, plan)
+
+
 @kl.helper
 def total_before(
     totals: kl.Pointer, first: kl.Number, count: kl.Number, op: ReductionOp
