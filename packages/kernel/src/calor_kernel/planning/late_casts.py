@@ -4,7 +4,8 @@ Requirements: a bias or a scale of another dtype is cast, spread over rows or ch
 elementwise work. The cast of the vector would be a launch of its own; behind the movements that
 spread it, it is one more step of the elementwise work, which a fuser joins. A half type that is
 converted to float32 for several readers is converted by each of them, so that no copy of twice the
-bytes is stored. The bits are the same.
+bytes is stored; so are rows that are gathered from it, which are half as long then. The bits are
+the same.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from calor.specs import spec
 from calor_kernel.library.elementwise.operations import ROWS
 
 _SPREADING: Final = frozenset(("expand", "reshape", "permute"))
+# What moves the elements of its first operand.
+_MOVING: Final = _SPREADING | {"gather"}
 
 
 def casts_behind(graph: Graph) -> Graph:
@@ -56,13 +59,14 @@ def _moved(graph: Graph) -> Graph:
         if result not in moved:
             builder.take(graph, [node], numbers)
             continue
-        (operand,) = node.inputs
+        operand, *others = node.inputs
         if node.op.name == "cast":
             before[result] = numbers[operand]
             continue
         wide = specs[result]
         like = spec(wide.shape, builder.specs[before[operand]].dtype)
-        (before[result],) = builder.add(node.op, [before[operand]], node.attributes, [like])
+        given = [before[operand], *(numbers[v] for v in others)]
+        (before[result],) = builder.add(node.op, given, node.attributes, [like])
         cast = {"dtype": wide.dtype}
         (numbers[result],) = builder.add(TABLE["cast"], [before[result]], cast, [wide])
     return prune(builder.build([numbers[o] for o in graph.outputs]))
@@ -107,7 +111,7 @@ class _Search:
         while todo:
             found = todo.pop()
             for node in self.readers.get(found, ()):
-                if node.op.name in _SPREADING:
+                if node.op.name in _MOVING:
                     made.add(node.outputs[0])
                     todo.append(node.outputs[0])
                 elif node.op.name not in ROWS or found == value:
