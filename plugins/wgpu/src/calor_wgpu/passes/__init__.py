@@ -5,6 +5,7 @@ compilers read loops better whose counts are constants or in a variable.
 """
 
 from calor_wgpu.passes.accesses import BEYOND, atomics_of, lower_accesses, touched
+from calor_wgpu.passes.advancing import advance_loads
 from calor_wgpu.passes.choosing import choose_memory
 from calor_wgpu.passes.counting import count_vectors
 from calor_wgpu.passes.dividing import divide_by_products
@@ -15,6 +16,7 @@ from calor_wgpu.passes.unroll import unroll_loops
 
 __all__ = [
     "BEYOND",
+    "advance_loads",
     "atomics_of",
     "branch_chosen_loads",
     "check_fences",

@@ -56,16 +56,20 @@ def reads_on(operation: Operation) -> bool:
     return plain and whole and said.get("align", 0) > 0 and said["align"] % 16 == 0
 
 
-def reads_zeros(operation: Operation, other: Value) -> bool:
-    """Return whether a load gives what a device reads beyond a buffer, if ``other`` is its fill.
+def reads_beyond(operation: Operation) -> bool:
+    """Return whether a load gives zeros beyond a buffer on a device that reads zeros there.
 
-    That is zeros, in words of global memory that no atomic changes.
+    It does in words of global memory that no atomic changes.
     """
-    dtype, known = operation.result.type.dtype, other.known
-    lanes = known if isinstance(known, tuple) else (known,)
-    zero = {str(lane) for lane in lanes} == {"0.0" if dtype.kind == "float" else "0"}
+    dtype = operation.result.type.dtype
     plain = not operation.attributes.get("order") and _memory(operation).space == "global"
-    return zero and plain and dtype is not bool_ and dtype.itemsize <= WORD
+    return plain and dtype is not bool_ and dtype.itemsize <= WORD
+
+
+def _is_zero(value: Value) -> bool:
+    """Return whether all lanes of a value are zero, and positive."""
+    lanes = value.known if isinstance(value.known, tuple) else (value.known,)
+    return {str(lane) for lane in lanes} == {"0.0" if value.type.dtype.kind == "float" else "0"}
 
 
 def touched(kernel: Kernel) -> tuple[set[Memory], set[Memory]]:
@@ -200,7 +204,7 @@ class _Accesses(Rewriter):
         index, *rest = (self.get(v) for v in operation.operands)
         if self.is_wide(operation, type):
             place = self.place(memory, index)
-            if rest and self.gives_zeros(operation, self.whole.get(rest[1], rest[1])):
+            if rest and self.beyond(operation) and _is_zero(self.whole.get(rest[1], rest[1])):
                 said = {k: v for k, v in operation.attributes.items() if k != "masked"}
                 place = self.kept(self.whole[rest[0]], place)
                 return self.again(operation, (place,), None, said)[0]
@@ -231,16 +235,17 @@ class _Accesses(Rewriter):
         if not rest:
             return self.element(operation, memory, place)
         mask, other = rest
-        if self.gives_zeros(operation, other):
-            return self.element(operation, memory, self.kept(mask, place))
+        if self.beyond(operation):
+            found = self.element(operation, memory, self.kept(mask, place))
+            return found if _is_zero(other) else self.select(mask, found, other)
         found = self.branch(mask, partial(self.element, operation, memory, place), lambda: other)
         assert found is not None
         return found
 
-    def gives_zeros(self, operation: Operation, other: Value) -> bool:
+    def beyond(self, operation: Operation) -> bool:
         """Return whether a masked load reads beyond its memory where its mask is false."""
         plain = operation.name == "load" and _memory(operation) not in self.atomics
-        return self.zeros and plain and reads_zeros(operation, other)
+        return self.zeros and plain and reads_beyond(operation)
 
     def kept(self, mask: Value, place: Value) -> Value:
         """Return a place where a mask is true, else one beyond all memory."""

@@ -18,7 +18,7 @@ from calor_kernel.ir.nodes import Block, Kernel, Operation, Value
 from calor_kernel.ir.ops import OPS
 from calor_kernel.ir.passes.rewriting import Parts, Rewriter
 from calor_kernel.ir.types import Type
-from calor_wgpu.passes.accesses import reads_on, reads_zeros
+from calor_wgpu.passes.accesses import reads_beyond, reads_on
 
 # Operations before the load of a branch that is a masked load, and those that only units compute
 # that need them.
@@ -102,8 +102,8 @@ def mask_branched_loads(kernel: Kernel, zeros: bool = False) -> Kernel:
     single row took 4.75 µs, and takes 2.61. Loads of single words are left: those of products, of
     which many are ahead, are faster in branches.
 
-    ``zeros``: for a device that reads zeros beyond a buffer. Then all loads become masked loads
-    that zeros replace, and no others.
+    ``zeros``: for a device that reads zeros beyond a buffer. Then all loads of up to four bytes
+    become masked loads, and no others.
     """
     return _Masked(zeros).run(kernel)
 
@@ -122,7 +122,7 @@ def _is_masked_load(operation: Operation, zeros: bool) -> bool:
     if not few or last.attributes.get("masked"):
         return False
     if zeros:
-        return reads_zeros(last, otherwise.yields[0])
+        return reads_beyond(last)
     return reads_on(replace(last, attributes={**last.attributes, "masked": True}))
 
 

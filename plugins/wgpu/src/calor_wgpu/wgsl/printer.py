@@ -53,6 +53,7 @@ def print_wgsl(kernel: Kernel, dialect: WGSL) -> str:
     made = passes.divide_by_products(made) if dialect.wide else made
     # A driver that cuts off loops is a software renderer, whose compiler is slow for long texts.
     made = split_vectors(made if dialect.limited else passes.unroll_loops(made), dialect.widths)
+    made = passes.advance_loads(made) if dialect.zeros else made
     made = passes.count_vectors(passes.lower_accesses(made, dialect.zeros), memory.width_of)
     sweep(made)
     return WGSLPrinter(made, dialect).text()
@@ -132,6 +133,10 @@ class WGSLPrinter(KernelPrinter):
         read = self.elements.within(memory, index)
         made = ex.call("select", other, self.named(read, result.type, f"{memory.name}_"), mask)
         self.define(result, made, "t", block)
+
+    def settle(self, *, loads: bool = True) -> None:
+        """Name all pending loads before a write: compilers leave a load behind what is written."""
+        super().settle(loads=True)
 
     def meet(self, operation: Operation) -> None:
         """Reconverge the units of a plane before a plane operation, if they may have diverged.
