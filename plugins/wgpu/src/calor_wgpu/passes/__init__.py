@@ -12,6 +12,7 @@ from calor_wgpu.passes.dividing import divide_by_products
 from calor_wgpu.passes.fencing import check_fences, has_fences
 from calor_wgpu.passes.joining import flag_unjoined
 from calor_wgpu.passes.masking import branch_chosen_loads, mask_branched_loads
+from calor_wgpu.passes.ordering import ordering_barriers
 from calor_wgpu.passes.unroll import unroll_loops
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "has_fences",
     "lower_accesses",
     "mask_branched_loads",
+    "ordering_barriers",
     "touched",
     "unroll_loops",
 ]

@@ -73,7 +73,9 @@ class WGSLPrinter(KernelPrinter):
         self.elements = memory.WGSLElements(self, dialect, self.scalars)
         read, written = passes.touched(kernel)
         handed = read & written
-        self.hands_over = bool(handed) and kernel.units > 1
+        many = bool(handed) and kernel.units > 1
+        # The barriers that order accesses of storage.
+        self.ordering = passes.ordering_barriers(kernel, handed) if many else set()
         self.coherent = handed if passes.has_fences(kernel) else set()
         # Memories that are bound for writing, as atomics are too that are only read.
         self.writable = written | self.elements.atomics
@@ -116,7 +118,7 @@ class WGSLPrinter(KernelPrinter):
             self.read_on(operation, block)
             return
         super().operation(operation, block)
-        if name == "barrier" and said.get("scope", "cube") == "cube" and self.hands_over:
+        if id(operation) in self.ordering:
             self.line("storageBarrier();")
 
     def read_on(self, operation: Operation, block: Block) -> None:
