@@ -1,4 +1,4 @@
-"""Loads ahead of stores and branches: their places in kernels, and values of lanes and the device."""
+"""Loads ahead of stores and branches: their places, and values of lanes and the device."""
 
 from typing import Any
 

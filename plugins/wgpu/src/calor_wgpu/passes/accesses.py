@@ -236,8 +236,8 @@ class _Accesses(Rewriter):
             return self.element(operation, memory, place)
         mask, other = rest
         if self.beyond(operation):
-            found = self.element(operation, memory, self.kept(mask, place))
-            return found if _is_zero(other) else self.select(mask, found, other)
+            read = self.element(operation, memory, self.kept(mask, place))
+            return read if _is_zero(other) else self.select(mask, read, other)
         found = self.branch(mask, partial(self.element, operation, memory, place), lambda: other)
         assert found is not None
         return found
