@@ -10,7 +10,7 @@ from calor_interpreter.device import MANY_UNITS
 from calor_interpreter.launch import run_on_lanes
 from calor_kernel.contract.launching import Bound
 from calor_kernel.contract.work import Input
-from calor_kernel.library.conv.split_sums import WHOLE, launch_sum
+from calor_kernel.library.conv.split_sums import WHOLE, launch_sum, parts_for
 from calor_kernel.library.steps import Steps
 
 INFO = replace(MANY_UNITS, max_units=1024, max_cube=(1024, 1024, 64), planes=(32,))
@@ -57,3 +57,10 @@ def test_no_cube_exceeds_its_shared_memory(taps, splits, kilobytes):
     info = replace(INFO, shared_bytes=kilobytes << 10)
     launch, _ = launch_of(4, taps, 21, 24, splits, info)
     assert launch.build.kernel(info.features).shared_bytes <= info.shared_bytes
+
+
+def test_cores_have_cubes_of_few_units_until_they_are_busy():
+    info = replace(INFO, cores=100)
+    assert parts_for(4, 256, 10, info) == 40
+    assert parts_for(4, 32, 10, info) == 320
+    assert parts_for(4, 32, 10_000, info) == 0

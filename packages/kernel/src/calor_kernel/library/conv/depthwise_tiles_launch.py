@@ -13,7 +13,7 @@ from itertools import product
 from math import gcd, prod
 
 from calor_kernel import language as kl
-from calor_kernel.contract.choices import greatest, hinted
+from calor_kernel.contract.choices import hinted
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, operand
 from calor_kernel.contract.work import Output, Request, View, Work, row_major
@@ -23,7 +23,7 @@ from calor_kernel.library.conv.direct_blocks import Block, Line
 from calor_kernel.library.conv.direct_blocks_launch import block_of, reach
 from calor_kernel.library.conv.implicit_gemm_operands import ACCESS, spatial_axes
 from calor_kernel.library.conv.problem import Axis, Convolution, Correlation, accumulator
-from calor_kernel.library.conv.split_sums import ending, launch_parts, parts_of
+from calor_kernel.library.conv.split_sums import ending, launch_parts, parts_for, parts_of
 from calor_kernel.library.conv.vector_tiles import Strides
 from calor_kernel.library.steps import Steps
 
@@ -264,7 +264,7 @@ def _weights(one: Convolution, plan: _Tiles, steps: Steps) -> None:
     groups, images, dtype = p.leads[0], p.depth, p.a.dtype
     chunks = -(-groups.size // plan.tile.channels)
     items, accumulate = images.size * prod(plan.counts), accumulator(dtype)
-    parts = parts_of(steps, p, items, _CUBES * info.cores // greatest(chunks, 1))
+    parts = parts_of(steps, p, items, parts_for(_CUBES, plan.units, chunks, info))
     index = kl.index_dtype(reach(p.a), reach(p.b), parts.size, items)
     nbytes = (p.a.size + p.b.size + p.size) * dtype.itemsize
     steps.add(

@@ -13,7 +13,7 @@ from itertools import product
 from math import gcd, prod
 
 from calor_kernel import language as kl
-from calor_kernel.contract.choices import greatest, hinted, is_size
+from calor_kernel.contract.choices import hinted, is_size
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, operand
 from calor_kernel.contract.work import Output, Request, Work, row_major
@@ -34,7 +34,7 @@ from calor_kernel.library.conv.problem import (
     accumulator,
     undivided,
 )
-from calor_kernel.library.conv.split_sums import ending, launch_parts, parts_of
+from calor_kernel.library.conv.split_sums import ending, launch_parts, parts_for, parts_of
 from calor_kernel.library.conv.vector_tiles import Strides
 from calor_kernel.library.conv.volume_axis import Planes
 from calor_kernel.library.steps import Steps
@@ -317,7 +317,7 @@ def _weights(one: Convolution, plan: _Windows, steps: Steps) -> None:
     inner = inputs.size * above
     chunks = -(-groups.size // plan.tile.channels) * outputs.size * inner
     items, accumulate = images.size * prod(plan.counts), accumulator(dtype)
-    parts = parts_of(steps, p, items, _CUBES * info.cores // greatest(chunks, 1))
+    parts = parts_of(steps, p, items, parts_for(_CUBES, plan.units, chunks, info))
     index = kl.index_dtype(reach(p.a), reach(p.b), parts.size, items)
     nbytes = (p.a.size + p.b.size + p.size) * dtype.itemsize
     taps = plan.axes[0].count, plan.axes[1].count

@@ -29,6 +29,8 @@ WHOLE, _AHEAD = 4, 4
 _LEAST = 8
 # Bytes of shared memory of a cube at most.
 _BYTES = 32768
+# Units of a core that compute parts at least, so that some compute while others wait for memory.
+_BUSY = 1024
 # The alignment of parts and of their rows, in bytes.
 ALIGN = WHOLE * float32.itemsize
 
@@ -154,6 +156,14 @@ def target_of(steps: Steps, dtype: DType, count: int) -> Bound:
     if not count:
         return Bound(Output(0), dtype)
     return Bound(steps.memory(count * float32.itemsize), float32)
+
+
+def parts_for(cubes: int, units: int, chunks: int, info: DeviceInfo) -> int:
+    """Return the parts of each of ``chunks`` sums by cubes of some units.
+
+    ``cubes``: those of a core at least; there are more where they have few units.
+    """
+    return greatest(cubes, _BUSY // units) * info.cores // greatest(chunks, 1)
 
 
 def parts_of(steps: Steps, p: Correlation, items: int, most: int, each: int = 1) -> Parts:
