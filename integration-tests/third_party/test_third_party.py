@@ -164,8 +164,9 @@ def test_the_suite_brings_pytest_hypothesis_and_calor_alone(
     found = {row["name"].lower().replace("_", "-") for row in listing} - {"pip", "setuptools"}
     asked = "import importlib.metadata as m; print(*m.requires('calor-conformance'), sep=chr(10))"
     required = {re.split(r"[^\w-]", line)[0] for line in run(python, "-c", asked).split("\n")[:-1]}
-    # Rows of linear algebra and of groups are asked of devices too; these need nothing but calor.
-    parts = {"calor-distributed", "calor-linalg"}
+    # Linear algebra, groups and further distributions are asked of devices too; what they are in
+    # needs nothing but calor.
+    parts = {"calor-distributed", "calor-linalg", "calor-numerics"}
     assert required == {"calor", "hypothesis", "pytest", *parts}
     of_calor = {"numpy", "ml-dtypes", "pluggy"}
     of_tests = {"iniconfig", "packaging", "pygments", "sortedcontainers", "attrs", "colorama"}

@@ -97,7 +97,7 @@ REQUIRED = {
     "calor-kernel": "calor",
     "calor-cupy": "calor calor-kernel",
     "calor-nn": "calor calor-linalg",
-    "calor-conformance": "calor calor-distributed calor-linalg hypothesis pytest",
+    "calor-conformance": "calor calor-distributed calor-linalg calor-numerics hypothesis pytest",
     "calor-cpu": "calor calor-kernel llvmlite",
     "calor-cuda": "calor calor-cupy calor-kernel numpy",
     "calor-hip": "calor calor-cupy calor-kernel",

@@ -27,6 +27,7 @@ from .checks import (
     gradients,
     graphs,
     history,
+    index_forms,
     limits,
     mapping,
     memory,
@@ -43,6 +44,7 @@ from .checks import (
     sizes,
     state,
     stored,
+    streams,
     thread_work,
     threads,
     transfers,
@@ -92,6 +94,7 @@ _CONTRACTS = (
     announced,
     random_bits,
     distributions,
+    streams,
     errors,
     non_finite,
     state,
@@ -122,6 +125,8 @@ def _contracts() -> Iterator[Check]:
     yield from properties.searches()
     yield from neighbours.neighbours()
     yield from namesakes.namesakes()
+    yield from index_forms.index_forms()
+    yield from distributions.families()
     yield from crossings.crossings()
     yield from transforms.transforms()
     yield from drawn_gradients.gradients_of_drawn()

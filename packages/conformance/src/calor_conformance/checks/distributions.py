@@ -6,16 +6,23 @@ or parameter is seen, whatever the generator's bits are.
 
 from __future__ import annotations
 
+import bisect
+import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
+from statistics import NormalDist
 from typing import Any, Final
 
 import numpy as np
 
 import calor
-from calor.dtypes import DType, bfloat16, float16, float32, float64, int32, int64, uint32
+from calor.dtypes import DType, bfloat16, bool_, float16, float32, float64, int32, int64, uint32
+from calor.random import bits
 
-from .base import Array, Place
+from ..rows.families import CORE, FURTHER, Family
+from ..rows.oracle_random import DIGITS
+from .base import Array, Check, Place
 from .contract import Contracts
 
 contract = Contracts("random")
@@ -133,6 +140,142 @@ def orders(place: Place) -> None:
         assert sorted(moved) == lines, f"axis {axis}: {moved} are not the lines {lines}"
     drawn = calor.random.choice(calor.arange(9), (5,), replace=False, key=_key(place, 300)).numpy()
     assert len(set(drawn.tolist())) == 5, f"{drawn} without replacement"
+
+
+# Numbers of a family, and how far their shares may be from those of its function anywhere: by the
+# bound of Dvoretzky, Kiefer and Wolfowitz a correct device fails with a probability of 1e-11.
+_MANY: Final = 20_000
+_APART: Final = math.sqrt(math.log(2e11) / (2 * _MANY))
+# The shares of the tails, whose counts are looked at for themselves.
+_TAILS: Final = (1e-3, 1e-2, 0.99, 0.999)
+
+
+def _further_away(share: float) -> float:
+    """Return how many more or fewer than its mean a binomial count may be."""
+    # Bernstein's bound at a probability of 1e-11.
+    level = math.log(2e11)
+    spread = _MANY * share * (1 - share)
+    return level / 3 + math.sqrt(level * level / 9 + 2 * level * spread)
+
+
+def _family(make: Callable[[np.random.Generator], Family], number: int, place: Place) -> None:
+    rng = np.random.default_rng([place.seed, number])
+    for turn in range(2):
+        family = make(rng)
+        key = calor.random.key(int(rng.integers(1 << 62)))
+        # In one of two shapes: what is drawn depends on the number of elements alone.
+        shape = (_MANY,) if turn else (_MANY // 100, 4, 25)
+        made = family.draw(shape, dtype=None if family.whole else float32, key=key)
+        what = f"at {family.parameters}"
+        assert made.shape == shape, f"{what}: shape {made.shape}"
+        drawn = np.sort(made.numpy().reshape(-1).astype(np.float64))
+        assert np.isfinite(drawn).all(), f"{what}: {drawn[~np.isfinite(drawn)][:3]}"
+        _near(family, drawn, what)
+        # Neighbours do not go together: as often as not one is above the middle and the next below.
+        flat = made.numpy().reshape(-1).astype(np.float64)
+        high = flat > np.median(flat)
+        share = float(high.mean())
+        for lag in (1, 2, 4):
+            together = float((high[lag:] & high[:-lag]).mean())
+            assert abs(together - share * share) < 0.03, f"{what}: numbers {lag} apart go together"
+
+
+def _near(family: Family, drawn: Array, what: str) -> None:
+    points = np.unique(drawn[:: _MANY // 200])
+    if family.whole:
+        assert (drawn == np.floor(drawn)).all(), f"{what}: {drawn[drawn != np.floor(drawn)][:3]}"
+        points = np.unique([*points, *(points - 1)])
+    for x in points:
+        want, least = family.share(float(x)), np.searchsorted(drawn, x) / _MANY
+        most = np.searchsorted(drawn, x, "right") / _MANY
+        least = most if family.whole else least
+        assert least - _APART <= want <= most + _APART, (
+            f"{what}: {most:.4f} of the numbers are at most {x:.5g}, not {want:.4f}"
+        )
+    if family.whole:
+        return
+    for tail in _TAILS:
+        count = bisect.bisect_right(drawn, tail, key=lambda x: family.share(float(x)))
+        assert abs(count - tail * _MANY) <= _further_away(tail), (
+            f"{what}: {count} of {_MANY} numbers are below the share {tail}"
+        )
+    ends = family.share(float(drawn[0])), family.share(float(drawn[-1]))
+    assert ends[0] < 0.002, f"{what}: the least number is at the share {ends[0]}"
+    assert ends[1] > 0.998, f"{what}: the greatest number is at the share {ends[1]}"
+
+
+def _inverses(place: Place, dtype: DType) -> None:
+    """Normal numbers are the inverse of the distribution function at evenly spaced shares."""
+    digits = DIGITS[dtype.name][1] - 1
+    count, rng = 1 << 16, np.random.default_rng([place.seed, 9])
+    number = int(rng.integers(1 << 62))
+    words = bits((count,), width=DIGITS[dtype.name][0], key=calor.random.key(number)).numpy()
+    shares = ((words >> (8 * words.itemsize - digits)).astype(np.float64) + 0.5) * 2.0**-digits
+    # The extremes, and some of the others.
+    order = np.argsort(shares)
+    picked = np.concatenate([order[:40], order[-40:], order[:: count // 100]])
+    drawn = calor.random.normal((count,), dtype=dtype, key=calor.random.key(number)).numpy()
+    near = 2.0 ** -(digits - 1) * 8
+    for x, share in zip(drawn[picked].astype(np.float64), shares[picked], strict=True):
+        want = _NORMAL.inv_cdf(float(share))
+        assert abs(x - want) <= near * max(abs(want), 1), f"{x} is not {want}, at {share}"
+
+
+_NORMAL: Final = NormalDist()
+
+
+@contract(
+    "normal numbers are the inverse of their distribution function, to the extremes of each dtype",
+    of=(float16, bfloat16, float32, float64),
+    dtypes=(uint32,),
+    tier="full",
+)
+def extremes(place: Place, dtype: DType) -> None:
+    _inverses(place, dtype)
+
+
+@contract("indices of given weights are as frequent as those, and none comes twice unless it may",
+          dtypes=(uint32, float32, int64), tier="full")  # fmt: skip
+def multinomials(place: Place) -> None:
+    rng, rows = np.random.default_rng([place.seed, 11]), 1 << 13
+    # 7 standard deviations of a share of one half.
+    near = 3.5 / math.sqrt(rows)
+    for turn in range(4):
+        weights = rng.random(int(rng.integers(3, 8))).astype(np.float32) + np.float32(0.05)
+        count, replace = int(rng.integers(2, 4)), turn % 2 == 0
+        many = calor.asarray(np.repeat(weights[None], rows, 0))
+        key = calor.random.key(int(rng.integers(1 << 62)))
+        drawn = calor.random.multinomial(many, count, replace=replace, key=key).numpy()
+        assert drawn.shape == (rows, count), f"shape {drawn.shape}"
+        share = weights / weights.sum()
+        for k in range(count if replace else 1):
+            away = np.abs(_shares(drawn[:, k], weights.size) - share)
+            assert away.max() < near, f"draw {k} of {share} has shares that are {away} off"
+        twice = float((drawn[:, 0] == drawn[:, 1]).mean())
+        want = float(np.sum(share * share)) if replace else 0.0
+        assert abs(twice - want) <= near * replace, f"{twice} of {want} come twice, of {share}"
+        # The second without replacement has the weights that the first left.
+        if not replace:
+            left = np.sum(share[:, None] * share / (1 - share[:, None]), 0)
+            left -= share * share / (1 - share)
+            away = np.abs(_shares(drawn[:, 1], weights.size) - left)
+            assert away.max() < near, f"second draws of {share} have shares that are {away} off"
+
+
+def families() -> Iterator[Check]:
+    """Yield a check of each family of random numbers."""
+    for number, (name, make) in enumerate({**CORE, **FURTHER}.items()):
+        yield Check(
+            kind="random",
+            subject=f"drawn-{name}",
+            tier="full",
+            contract="numbers of a family have the shares of its distribution function, tails too",
+            run=partial(_family, make, number),
+            text=partial(inspect.getsource, make),
+            dtypes=(uint32, float32, int64, bool_),
+            features=("control_flow",) if name in FURTHER else (),
+            looks=True,
+        )
 
 
 @contract("keys and draws differ from each other, and a state gives the same draw again",

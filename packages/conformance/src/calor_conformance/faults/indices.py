@@ -120,6 +120,29 @@ def _dropped(right: Function) -> Function:
     return scatter
 
 
+def _first_counted(right: Function) -> Function:
+    """Count negative places from the end on the first indexed axis alone."""
+
+    def gather_nd(x: Array, places: Array) -> Any:
+        count = places.shape[-1]
+        if count > 1:
+            rest = np.maximum(places[..., 1:].astype(np.int64), 0)
+            places = np.concatenate([places[..., :1].astype(np.int64), rest], -1)
+        return right(x, places)
+
+    return gather_nd
+
+
+def _first_wins(right: Function) -> Function:
+    def scatter_nd(x: Array, places: Array, updates: Array, *, update: str) -> Any:
+        lead = places.ndim - 1
+        if update == "assign" and lead == 1:
+            places, updates = places[::-1], updates[::-1]
+        return right(x, places, updates, update=update)
+
+    return scatter_nd
+
+
 FAULTS = [
     Fault(
         "slice-starts-wrap",
@@ -196,6 +219,20 @@ FAULTS = [
         "a maximum of updates passes over NaN",
         changing(scatter_nd=_numbers_alone),
         ("values/scatter_nd-max-special/float32",),
+        ("scatter_nd",),
+    ),
+    Fault(
+        "places-from-the-end-on-one-axis",
+        "of several index arrays the first alone counts negative places from the end",
+        changing(gather_nd=_first_counted),
+        ("functions/keys-read",),
+        ("gather_nd",),
+    ),
+    Fault(
+        "first-assignment-wins",
+        "of several values for one place the first is kept",
+        changing(scatter_nd=_first_wins),
+        ("functions/keys-written",),
         ("scatter_nd",),
     ),
 ]

@@ -8,7 +8,7 @@ import numpy as np
 
 from calor.backends.op_table import Function
 
-from .base import Array, Fault, changing
+from .base import Array, Fault, afterwards, changing
 
 WORD = 1 << 32
 
@@ -82,6 +82,28 @@ def _in_columns(right: Function) -> Function:
     return random_bits
 
 
+def _signed_words(right: Function) -> Function:
+    """Take unsigned integers of 64 bits for signed ones."""
+
+    def sort(x: Array, **attributes: Any) -> Any:
+        return right(x.view(np.int64) if x.dtype == np.uint64 else x, **attributes)
+
+    return sort
+
+
+def _signed_remainder(right: Function) -> Function:
+    def remainder(x: Array, y: Array) -> Any:
+        if x.dtype != np.uint64:
+            return right(x, y)
+        return right(x.astype(np.int64), np.asarray(y).astype(np.int64)).astype(np.uint64)
+
+    return remainder
+
+
+def _three_deviations(made: Any, operands: Any, attributes: Any) -> Any:
+    return np.clip(made, made.dtype.type(-2.2), made.dtype.type(2.2))
+
+
 FAULTS = [
     Fault(
         "random-a-block-late",
@@ -131,5 +153,23 @@ FAULTS = [
         changing(random_bits=_in_columns),
         ("random/shapes_of_bits",),
         ("random_bits",),
+    ),
+    Fault(
+        "random-words-signed",
+        "words of 64 bits are sorted as signed integers",
+        changing(sort=_signed_words),
+        ("random/orders_of_words",),
+    ),
+    Fault(
+        "random-remainders-signed",
+        "the remainder of words of 64 bits is that of signed integers",
+        changing(remainder=_signed_remainder),
+        ("random/ranges_of_integers",),
+    ),
+    Fault(
+        "random-tails-cut",
+        "the inverse of the error function ends at three standard deviations",
+        changing(erfinv=afterwards(_three_deviations)),
+        ("random/extremes/float32",),
     ),
 ]
