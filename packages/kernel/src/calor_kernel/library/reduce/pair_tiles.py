@@ -1,8 +1,9 @@
-"""Reductions over all pairs of two sets of short rows: a unit has a tile of pairs.
+"""Reductions over all pairs of two sets of short rows: a cube has a tile of pairs.
 
-Requirements: each row of both sets is read by many pairs, such as the points of distances, so a
-unit reads some rows of each set and computes all their pairs from registers. Rows are read in whole
-vectors if they have some. Neighbouring units have neighbouring columns, which they write together.
+Requirements: each row of both sets is read by many pairs, such as the points of distances. A cube
+reads some terms of its rows and columns into shared memory, across the order of their memory, and a
+unit computes a tile of pairs from registers: vectors of adjacent columns, which it writes together.
+The terms of a block are added before they join the others, for few rounding errors.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ from typing import Final, Generic, Literal, TypeVar
 
 from calor_kernel import language as kl
 from calor_kernel.library.elementwise.operations import Step
-from calor_kernel.library.elementwise.values import load, store
+from calor_kernel.library.elementwise.values import load, store, stored
 from calor_kernel.library.reduce.job import Strides
 from calor_kernel.library.reduce.program import Fold, Program, Schedule, evaluated, real
+from calor_kernel.library.reduce.row_state import spread_lanes
 
 N = TypeVar("N")
 _PRODUCT: Final = "mul"
+# Elements between the terms of shared memory, so that neighbouring terms are in other banks.
+PAD: Final = 4
 Side = Literal["rows", "columns", "both", "neither"]
 
 
@@ -28,8 +32,10 @@ class PairPlan:
     """A plan of pairs.
 
     ``sides``: for each operand in memory the sets that it varies with. ``steps``: its stride along
-    the row, −1 if the launch has it. ``width``: lanes of a vector along the row. ``rows`` and
-    ``columns``: of a unit. ``across``: units beside each other.
+    the row, −1 if the launch has it. ``width``: lanes of a vector along the row. ``rows`` of a
+    unit, and ``columns``, which are a vector. ``across``: units beside each other. ``block``: terms
+    in shared memory at a time; ``whole``: whether rows are whole blocks. ``dense``: for each result
+    whether columns are adjacent; ``even``: whether they are whole, aligned vectors in each.
     """
 
     sides: tuple[Side, ...]
@@ -38,6 +44,10 @@ class PairPlan:
     rows: int
     columns: int
     across: int
+    block: int
+    whole: bool
+    dense: tuple[bool, ...]
+    even: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,96 +77,96 @@ def reduce_pairs(
     plan: PairPlan,
 ) -> None:
     """Run a program of one pass on pairs; ``views``: the strides of sources and targets."""
-    rest, column = kl.divide(kl.cube_position(), over.across)
-    outer, row = kl.divide(rest, over.down)
-    unit, down = kl.unit_position(), kl.cube_size() // plan.across
-    row = row * (plan.rows * down) + unit // plan.across
-    column = column * (plan.columns * plan.across) + unit % plan.across
-    rows = [row + r * down for r in range(plan.rows)]
-    columns = [column + c * plan.across for c in range(plan.columns)]
+    rest, across = kl.divide(kl.cube_position(), over.across)
+    outer, down = kl.divide(rest, over.down)
     position = kl.unravel(outer, over.sizes)
-    tile = _Tile(program, plan, sources, views, dict(zip(program.numbers, numbers, strict=True)))
-    tile.place(
-        [kl.offset_of(position, view.kept[:-2]) for view in views],
-        [kl.min(row, over.rows - 1) for row in rows],
-        [kl.min(column, over.columns - 1) for column in columns],
-    )
+    starts = [kl.offset_of(position, view.kept[:-2]) for view in views]
+    tile = _Tile(program, plan, over, (sources, views, starts), (down, across))
+    tile.begin(dict(zip(program.numbers, numbers, strict=True)))
     folds = [program.fold(n) for n in program.folds]
-    shape = plan.rows, plan.columns
-    sums = [kl.registers(shape, f.op.dtype, plan.width, f.op.identity) for f in folds]
-    for k in kl.loop_range(0, over.length, plan.width):
-        tile.read(k)
-        for r in range(plan.rows):
-            for c in range(plan.columns):
-                known = tile.known(r, c)
-                for total, fold in zip(sums, folds, strict=True):
-                    total[r, c] = added(program, fold, total[r, c], known)
+    totals, sums = ([tile.registers(fold) for fold in folds] for _ in range(2))
+    for first in kl.loop_range(0, over.length, plan.block):
+        tile.fill(first)
+        kl.barrier()
+        if plan.whole:
+            tile.add(folds, sums, plan.block)
+        else:
+            tile.add(folds, sums, kl.min(over.length - first, plan.block))
+        for fold, total, block in zip(folds, totals, sums, strict=True):
+            for r in range(plan.rows):
+                total[r] = fold.op.combine(total[r], block[r])
+                block[r] = fold.op.neutral(plan.columns)
+        kl.barrier()
     for r in range(plan.rows):
-        for c in range(plan.columns):
-            if (rows[r] < over.rows) & (columns[c] < over.columns):
-                values = dict(tile.single[r][c])
-                for n, fold, total in zip(program.folds, folds, sums, strict=True):
-                    values[n] = fold.op.over_lanes(total[r, c])
-                made = evaluated(program, program.results, values)
-                for k, (target, value) in enumerate(zip(targets, made, strict=True)):
-                    at = tile.start(len(sources) + k, rows[r], columns[c])
-                    store(target, program.dtype(program.results[k]), at, value)
+        if tile.rows[r] < over.rows:
+            values = dict(tile.single[r])
+            values |= {n: total[r] for n, total in zip(program.folds, totals, strict=True)}
+            made = evaluated(program, program.results, values)
+            for k, (target, value) in enumerate(zip(targets, made, strict=True)):
+                tile.write(target, len(sources) + k, r, value)
 
 
 def added(program: Program, fold: Fold, total: kl.Number, known: dict[int, kl.Number]) -> kl.Number:
-    """Return a reduction with a pair's vector; a product may be rounded with the sum of it."""
+    """Return a reduction with the terms of some pairs; a product may be rounded with its sum."""
     step = program.step(fold.operands[0])
     if fold.op.kind == "sum" and isinstance(step, Step) and step.op == _PRODUCT:
         factors = evaluated(program, step.operands, known)
         if all(factor.dtype is fold.op.dtype is step.dtype for factor in factors):
             # Lane by lane, for devices without vectors contract numbers.
-            lanes = [
-                [kl.shuffle(v, [k]) if v.width > 1 else v for v in (total, *factors)]
-                for k in range(total.width)
-            ]
-            made = [last + a * b for last, a, b in lanes]
-            return kl.pack(made) if len(made) > 1 else made[0]
+            lanes = [[kl.shuffle(v, [k]) for v in (total, *factors)] for k in range(total.width)]
+            return kl.pack([last + a * b for last, a, b in lanes])
     return fold.op.combine(total, evaluated(program, fold.operands, known)[0])
 
 
 class _Tile:
-    """The operands of a unit's pairs: ``single`` values of a pair, and vectors along the rows."""
+    """The pairs of a unit: their places, operands of one value a pair, and those along the rows."""
 
     def __init__(
         self,
         program: Program,
         plan: PairPlan,
-        sources: Sequence[kl.Pointer],
-        views: Sequence[Strides[kl.Number]],
-        numbers: Mapping[int, kl.Number],
+        over: Pairs[kl.Number],
+        memory: tuple[Sequence[kl.Pointer], Sequence[Strides[kl.Number]], Sequence[kl.Index]],
+        block: tuple[kl.Number, kl.Number],
     ) -> None:
-        self.program, self.plan, self.sources, self.views = program, plan, sources, views
-        self.numbers = numbers
-        self.outer: Sequence[kl.Index] = ()
-        # For each operand along the row: its starts by place of a row or column, and its vectors.
-        self.starts: dict[int, list[kl.Index]] = {}
-        self.vectors: dict[int, list[kl.Number]] = {}
-        self.single: list[list[dict[int, kl.Number]]] = []
-        self.wide: list[list[dict[int, kl.Number]]] = []
+        self.program, self.plan, self.over = program, plan, over
+        self.sources, self.views, self.outer = memory
+        unit, down = kl.unit_position(), kl.cube_size() // plan.across
+        self.spans = {"rows": plan.rows * down, "columns": plan.columns * plan.across}
+        self.firsts = {
+            "rows": block[0] * self.spans["rows"],
+            "columns": block[1] * self.spans["columns"],
+        }
+        # Where a unit's rows and columns are in the tile, and among all.
+        self.row, self.column = unit // plan.across * plan.rows, unit % plan.across * plan.columns
+        self.rows = [self.firsts["rows"] + self.row + r for r in range(plan.rows)]
+        self.columns = [self.firsts["columns"] + self.column + c for c in range(plan.columns)]
+        self.single: list[dict[int, kl.Number]] = []
+        self.rooms: dict[int, kl.Pointer] = {}
 
-    def start(self, view: int, row: kl.Number, column: kl.Number) -> kl.Index:
+    def registers(self, fold: Fold) -> kl.Registers:
+        """Return a reduction's values: a vector of columns for each row."""
+        return kl.registers(self.plan.rows, fold.op.dtype, self.plan.columns, fold.op.identity)
+
+    def start(self, view: int, row: kl.Index, column: kl.Index) -> kl.Index:
         """Return where a pair's values begin in a view."""
         *_, down, across = self.views[view].kept
         return self.outer[view] + row * down + column * across
 
-    def place(
-        self, outer: Sequence[kl.Index], rows: Sequence[kl.Number], columns: Sequence[kl.Number]
-    ) -> None:
-        """Compute the starts of rows and columns, and read operands of one value a pair."""
-        program, self.outer = self.program, outer
-        self.single = [[dict(self.numbers) for _ in columns] for _ in rows]
+    def begin(self, numbers: Mapping[int, kl.Number]) -> None:
+        """Read operands of one value a pair, and take shared memory for those along the rows."""
+        program, plan, over = self.program, self.plan, self.over
+        wide = {n: kl.splat(value, plan.columns) for n, value in numbers.items()}
+        self.single = [dict(wide) for _ in self.rows]
+        rows = [kl.min(row, over.rows - 1) for row in self.rows]
+        columns = [kl.min(column, over.columns - 1) for column in self.columns]
         for view, number in enumerate(program.memory):
-            operand, side = program.operands[number], self.plan.sides[view]
+            operand, side = program.operands[number], plan.sides[view]
             if operand.role == "along":
-                if side == "columns":
-                    self.starts[number] = [self.start(view, rows[0], c) for c in columns]
-                else:
-                    self.starts[number] = [self.start(view, r, columns[0]) for r in rows]
+                size = plan.block * (self.spans.get(side, 1) + PAD)
+                dtype = stored(operand.dtype)
+                align = plan.columns * dtype.itemsize
+                self.rooms[number] = kl.shared(size, dtype, align=align)
                 continue
             read: dict[tuple[int, int], kl.Number] = {}
             for r, c in product(range(len(rows)), range(len(columns))):
@@ -165,45 +175,78 @@ class _Tile:
                 if place not in read:
                     at = self.start(view, rows[place[0]], columns[place[1]])
                     read[place] = real(load(self.sources[view], operand.dtype, at, 1))
-                self.single[r][c][number] = read[place]
-        needed = set(Schedule(program).spread())
-        self.wide = []
-        for line in self.single:
-            found = []
-            for values in line:
-                rowwise = sorted(needed - set(values))
-                evaluated(program, rowwise, values)
-                found.append({n: kl.splat(values[n], self.plan.width) for n in needed})
-            self.wide.append(found)
+            for r, values in enumerate(self.single):
+                line = r * (side in ("rows", "both"))
+                places = [(line, c * (side in ("columns", "both"))) for c in range(plan.columns)]
+                values[number] = kl.pack([read[place] for place in places])
+        needed = Schedule(program).spread()
+        for values in self.single:
+            evaluated(program, needed, values)
 
-    def read(self, k: kl.Number) -> None:
-        """Read a vector of each row and column, from position ``k`` on."""
-        plan = self.plan
+    @kl.helper
+    def fill(self, first: kl.Number) -> None:
+        """Read the terms of all rows and columns of the cube from ``first`` on."""
+        plan, over = self.plan, self.over
         for view, number in enumerate(self.program.memory):
-            if number not in self.starts:
+            if number not in self.rooms:
                 continue
-            dtype, step = self.program.operands[number].dtype, plan.steps[view]
-            stride = self.views[view].along[-1] if step < 0 else step
+            side, dtype = plan.sides[view], self.program.operands[number].dtype
+            span, known = self.spans.get(side, 1), plan.steps[view]
+            step = self.views[view].along[-1] if known < 0 else known
+            across = plan.block // plan.width
             align = plan.width * dtype.itemsize if plan.width > 1 else 0
-            self.vectors[number] = [
-                real(
-                    load(
-                        self.sources[view],
-                        dtype,
-                        start + k * stride,
-                        plan.width,
-                        step=stride,
-                        align=align,
-                    )
-                )
-                for start in self.starts[number]
-            ]
+            for turn in range(0, span * across, kl.cube_size()):
+                task = turn + kl.unit_position()
+                line, term = task // across, task % across * plan.width
+                if (task < span * across) & (first + term < over.length):
+                    row = column = kl.constant(0, line.dtype)
+                    if side == "columns":
+                        column = kl.min(self.firsts[side] + line, over.columns - 1)
+                    elif side == "rows":
+                        row = kl.min(self.firsts[side] + line, over.rows - 1)
+                    at = self.start(view, row, column) + (first + term) * step
+                    value = real(load(self.sources[view], dtype, at, plan.width, align=align))
+                    for k in range(plan.width):
+                        one = kl.shuffle(value, [k]) if plan.width > 1 else value
+                        self.rooms[number].store((term + k) * (span + PAD) + line, one)
 
-    def known(self, row: int, column: int) -> dict[int, kl.Number]:
-        """Return the values of the operands of a pair."""
-        made = dict(self.wide[row][column])
+    @kl.helper
+    def add(self, folds: Sequence[Fold], sums: Sequence[kl.Registers], count: kl.Index) -> None:
+        """Add the terms in shared memory to the sums."""
+        for k in kl.range(count):
+            vectors = self.terms(k)
+            for r in range(self.plan.rows):
+                known = dict(self.single[r]) | {n: rows[r] for n, rows in vectors.items()}
+                for total, fold in zip(sums, folds, strict=True):
+                    total[r] = added(self.program, fold, total[r], known)
+
+    def terms(self, k: kl.Index) -> dict[int, list[kl.Number]]:
+        """Return a term of each operand along the rows, as vectors of columns for each row."""
+        plan, made = self.plan, {}
         for view, number in enumerate(self.program.memory):
-            if number in self.vectors:
-                place = column if self.plan.sides[view] == "columns" else row
-                made[number] = self.vectors[number][place]
+            if number not in self.rooms:
+                continue
+            room, side = self.rooms[number], plan.sides[view]
+            first = k * (self.spans.get(side, 1) + PAD)
+            if side == "columns":
+                size = plan.columns * room.dtype.itemsize
+                vector = room.load(first + self.column, plan.columns, align=size)
+                made[number] = [vector] * plan.rows
+                continue
+            places = [first + (self.row + r if side == "rows" else 0) for r in range(plan.rows)]
+            made[number] = [kl.splat(room[place], plan.columns) for place in places]
         return made
+
+    @kl.helper
+    def write(self, target: kl.Pointer, view: int, row: int, value: kl.Number) -> None:
+        """Write a result of a row's pairs."""
+        plan, column = self.plan, self.columns[0]
+        at, rest = self.start(view, self.rows[row], column), self.over.columns - column
+        dtype = self.program.dtype(self.program.results[view - len(self.sources)])
+        if not plan.dense[view - len(self.sources)]:
+            spread_lanes(target, at, self.views[view].kept[-1], value, rest)
+        elif plan.even:
+            if rest > 0:
+                store(target, dtype, at, value, align=plan.columns * dtype.itemsize)
+        else:
+            store(target, dtype, at, value, rest=rest)

@@ -272,13 +272,13 @@ class Run:
                 store(target, dtype, place, value, rest=rest, align=align, nontemporal=past)
             else:
                 step = self.views[view].along[-1]
-                _spread_lanes(self.targets[k], place + at.first * step, step, value, rest)
+                spread_lanes(self.targets[k], place + at.first * step, step, value, rest)
         for n, value in zip(kept, made[len(results) :], strict=True):
             memory, position = self._kept_at(n, at)
             store(memory, program.dtype(n), position, value, rest=rest)
 
 
-def _spread_lanes(
+def spread_lanes(
     target: kl.Pointer, first: kl.Index, step: kl.Number, value: kl.Number, rest: kl.Number | None
 ) -> None:
     """Write lanes ``step`` elements apart."""
