@@ -23,8 +23,8 @@ WIDE = replace(FRAGMENTS, cores=132)
 CASES = {
     "split keys": (PLANES, float32, (2, 6, 6, 8, 8, 4, 4), "split keys", False),
     "shared heads": (PLANES, bfloat16, (2, 4, 2, 3, 70, 16, 24), "split keys", False),
-    "last cube": (PLANES, float32, (1, 2, 1, 5, 300, 8, 12), "split keys", False),
-    "second launch": (LATER, float32, (1, 2, 1, 5, 300, 8, 12), "splits", False),
+    "last cube": (PLANES, float32, (1, 2, 1, 5, 900, 8, 12), "split keys", False),
+    "second launch": (LATER, float32, (1, 2, 1, 5, 900, 8, 12), "splits", False),
     "planes": (FRAGMENTS, bfloat16, (2, 4, 2, 20, 37, 16, 24), "_mma", False),
     "parts": (WIDE, bfloat16, (1, 2, 1, 66, 600, 24, 32), "_mma", False),
     "TMA": (TMA, bfloat16, (2, 2, 1, 20, 40, 16, 24), "_tma", False),

@@ -24,8 +24,8 @@ CASES = {
     "planes": (FRAGMENTS, bfloat16, (2, 1, 20, 40, 64), "attend_mma"),
     "TMA": (TMA, bfloat16, (2, 1, 20, 40, 64), "attend_tma"),
     "split keys": (PLANES, bfloat16, (2, 2, 7, 16, 16), "split keys"),
-    "last cube": (PLANES, float16, (2, 1, 5, 300, 8), "split keys"),
-    "second launch": (LATER, bfloat16, (2, 1, 5, 300, 8), "attention splits"),
+    "last cube": (PLANES, float16, (2, 1, 5, 1400, 8), "split keys"),
+    "second launch": (LATER, bfloat16, (2, 1, 5, 1400, 8), "attention splits"),
 }
 
 

@@ -20,7 +20,7 @@ APART = replace(INFO, features=INFO.features - {"forward_progress"})
 SMALL = replace(MANY_UNITS, cores=2)
 DEVICES = {"last cube": INFO, "second launch": APART, "planes of 8": SMALL}
 ROWS = [
-    Row(1, 2, 2, 1, 300, 64, 64),
+    Row(1, 2, 2, 1, 900, 64, 64),
     Row(2, 8, 2, 1, 200, 128, 128, scale=0.1),
     Row(1, 6, 2, 1, 130, 40, 24, mask=(1, 1, 1, 130)),
     Row(1, 5, 1, 3, 190, 80, 96, bias=(1, 5, 3, 190), mask=(1, 1, 3, 1)),
@@ -57,8 +57,8 @@ def test_types(info, dtype):
 @pytest.mark.parametrize(
     ("row", "info", "wanted"),
     [
-        (Row(1, 2, 2, 1, 300, 64, 64), INFO, ["attend_split"]),
-        (Row(1, 2, 2, 1, 300, 64, 64), APART, ["attend_split", "join_splits"]),
+        (Row(1, 2, 2, 1, 900, 64, 64), INFO, ["attend_split"]),
+        (Row(1, 2, 2, 1, 900, 64, 64), APART, ["attend_split", "join_splits"]),
         (Row(64, 8, 8, 1, 300, 64, 64), APART, ["attend_split"]),
         (Row(1, 2, 2, 17, 300, 64, 64), INFO, ["attend_mma"]),
     ],

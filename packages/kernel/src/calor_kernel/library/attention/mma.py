@@ -19,10 +19,12 @@ from calor_kernel.library.attention.gradient_parts import part_of_cube
 from calor_kernel.library.attention.mma_plan import MmaPlan, OwnRows
 from calor_kernel.library.attention.mma_tiles import (
     LOG2_E,
+    KeyParts,
     ScoreMask,
     drop_rounded,
     exponent,
     finish,
+    keep_numbers,
     load_row_numbers,
     online_softmax,
     scale_sums,
@@ -119,13 +121,17 @@ def attend_mma(
     value_width: kl.Size,
     steps: ResultSteps[kl.Number] | None,
     rest_steps: ResultSteps[kl.Number] | None,
+    parts: KeyParts[kl.Pointer, kl.Number] | None,
     g: KernelOperands,
     *,
     plan: MmaPlan,
     form: ScoreForm,
 ) -> None:
-    """Compute rows of the result: a cube's rows from x, the longest first, head y of batch z."""
-    q = queries_of_cube(g, value_width, plan, form)
+    """Compute rows of the result: a cube's rows from x, the longest first, head y of batch z.
+
+    With ``parts``, so many cubes share the keys of these rows, and each writes sums of its own.
+    """
+    q = queries_of_cube(g, value_width, plan, form, parts=None if parts is None else parts.count)
     pipe, row, (mine,) = q.pipe, q.row, q.own
     sums = plan.sums(plan.values)
     largest = [sums[i][0].band(plan.axis, -math.inf) for i in range(plan.high)]
@@ -144,12 +150,20 @@ def attend_mma(
         plan.add_weighted(sums, scores, pipe.stage(1), plan.values)
         settle(sums)
 
-    work_through(pipe, q.take, work, 0, q.stop, plan.block)
+    work_through(pipe, q.take, work, q.start, q.stop, plan.block)
     begin = q.first + row
     for i in range(plan.high):
         first = begin + i * plan.own
-        finish(sums[i], largest[i], powers[i], total, q.row_at, first, g, form, plan)
-    for target, steps_of in ((out, steps), (rest, rest_steps)):
+        if parts is None or q.part is None:
+            finish(sums[i], largest[i], powers[i], total, q.row_at, first, g, form, plan)
+        else:
+            given = parts, q.part, q.row_at, first
+            keep_numbers(sums[i], largest[i], powers[i], *given, g, form, plan)
+    if parts is not None and q.part is not None:
+        of_part = ((q.row_at + begin) * parts.count + q.part) * value_width
+        apart = parts.count * value_width
+        plan.store(sums, parts.sums, of_part, value_width, g.queries - begin, apart)
+    for target, steps_of in ((out, steps), (rest, rest_steps)) if parts is None else ():
         if target is None:
             continue
         if target is rest:

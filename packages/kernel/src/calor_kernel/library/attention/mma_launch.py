@@ -7,18 +7,20 @@ first tiles that fill the device are the first choice, and the others are for ti
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 from types import MappingProxyType
 from typing import Final, TypeVar
 
 from calor.dtypes import DType, bfloat16, float16, float32
 from calor_kernel import language as kl
-from calor_kernel.contract.choices import greatest, least
+from calor_kernel.contract.choices import choice, greatest, least
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple, launch
 from calor_kernel.contract.work import Launch, Output, Request, Work
 from calor_kernel.language.kernel import KernelFunction
 from calor_kernel.language.matrices import PAIRS
+from calor_kernel.library.attention.folding import folded
 from calor_kernel.library.attention.gradient_parts import Joined, parts_of
 from calor_kernel.library.attention.mma import (
     attend_mma,
@@ -26,7 +28,7 @@ from calor_kernel.library.attention.mma import (
     query_gradient_mma,
 )
 from calor_kernel.library.attention.mma_plan import MmaPlan
-from calor_kernel.library.attention.mma_tiles import LINE
+from calor_kernel.library.attention.mma_tiles import LINE, KeyParts
 from calor_kernel.library.attention.operands import (
     ScoreForm,
     least_bytes,
@@ -34,17 +36,25 @@ from calor_kernel.library.attention.operands import (
     results_of,
     upstream_of,
 )
-from calor_kernel.library.attention.problem import Attention
+from calor_kernel.library.attention.problem import Attention, attention_of
+from calor_kernel.library.attention.split_join import add_join, join_plan, split_rooms
 from calor_kernel.library.gemm.mma import instruction_for, loads_together, shape_of
+from calor_kernel.library.steps import Steps
 
 T = TypeVar("T")
 _NEEDED = ("matrix", "barrier", "planes")
-# The rows of a key head whose products units compute at the speed of memory.
-_ROWS_OF_UNITS = 4
 # Minimum of rows for a tile, and of the rows of the other operand if there are fewer.
 _LEAST = 16
 _FILLED = 64
 _ROOMS = (16, 32, 64, 128, 256)
+# The part of the cores that tiles of queries fill at most for a forward pass in parts, the cubes of
+# a core, and the most parts. In blocks: what a cube takes beside its own, and a launch that joins
+# parts.
+FILL: Final = 0.5
+_CUBES: Final = 2
+MOST_PARTS: Final = 64
+_START: Final = 1
+_JOIN: Final = 4
 # The widest rows whose gradients of keys and values fit registers together.
 _BOTH = 128
 # By instruction, pass, and the room of a row: planes, times 16 rows of a plane, rows of a step,
@@ -158,44 +168,65 @@ def mma_refusal(problem: Attention, request: Request) -> str | None:
     return None
 
 
-def matrices_win(problem: Attention, request: Request, terms: int) -> bool:
+def matrices_win(problem: Attention, request: Request, rows: int, terms: int) -> bool:
     """Return whether matrix instructions serve, and the products of scores are too many for units.
 
-    Units that multiply one by one compute few rows of a key head at the speed of memory. ``terms``:
-    the multiplications of one product of scores up to which launches take longer than work.
+    ``rows``: those of a key head whose products units compute one by one at the speed of memory.
+    ``terms``: the multiplications of one product of scores up to which launches take longer than
+    work.
     """
     p = problem
-    if p.group * p.queries <= _ROWS_OF_UNITS or p.rows * p.keys * p.features <= terms:
+    if p.group * p.queries <= rows or p.rows * p.keys * p.features <= terms:
         return False
     return mma_refusal(p, request) is None
 
 
 def forward_by_mma(problem: Attention, request: Request) -> Iterator[Work]:
     """Yield the works of the forward pass, the likeliest first."""
-    p, info = problem, request.info
-    plans = _plans(p, "forward", (p.queries, p.heads), request)
+    request = folded(problem, request)
+    p, info = attention_of(request), request.info
+    plans = plans_of(p, "forward", (p.queries, p.heads), request)
     further: list[MmaPlan] = []
     if request.candidates and not _named(p, info):
         tiles = TILES["planes"]["further forward"].get(_room(p), ())
         made = [_plan(p, tile) for tile in tiles]
         further = [plan for plan in made if _fits(plan, info, False)]
-    own: dict[str, object] = {
-        **results_of(p, request, 16),
-        "steps": p.steps(0, p.heads, p.queries, p.values, p.access),
-        "rest_steps": p.steps(2, p.heads, p.queries, p.values, p.access),
-    }
     for plan in [*plans, *further] if request.candidates else plans[:1]:
-        cubes = -(-p.queries // plan.rows), p.heads, p.batch
-        attend = launch_of(attend_mma, plan, p, request, cubes, p.flops(1, 1), **own)
-        yield Work((attend,), variant=_name(plan), group=0 if plan in plans else 1)
+        yield replace(
+            _forward(p, plan, request), variant=_name(plan), group=0 if plan in plans else 1
+        )
+
+
+def _forward(problem: Attention, plan: MmaPlan, request: Request) -> Work:
+    """Return the work of the forward pass by a plan; cubes share the keys if they are few."""
+    p, info, steps = problem, request.info, Steps()
+    tiles, blocks = -(-p.queries // plan.rows), -(-p.keys // plan.block)
+    together = _CUBES if plan.shared_bytes(False) <= info.shared_of(_CUBES) else 1
+    parts = forward_parts(tiles * p.heads * p.batch, blocks, info.cores, together)
+    results, index = results_of(p, request, 16), index_of(p, request)
+    which = (0, 2) if results["rest"] is not None else (0,)
+    turned = tuple(p.steps(i, p.heads, p.queries, p.values, p.access) for i in which)
+    own: dict[str, object] = {**results, "steps": turned[0], "rest_steps": turned[-1]}
+    cubes, effort = (tiles * parts, p.heads, p.batch), p.flops(1, 1)
+    if parts == 1:
+        return Work((launch_of(attend_mma, plan, p, request, cubes, effort, **own, parts=None),))
+    join = join_plan(p, parts, fast=True)
+    sums, numbers = rooms = split_rooms(steps, p, parts, join)
+    given: KeyParts[Bound, int] = KeyParts(sums, numbers, parts)
+    steps.launches.append(
+        launch_of(attend_mma, plan, p, request, cubes, effort, **own, parts=given)
+    )
+    add_join(steps, p, info, index, results, rooms, parts, turned, join, p.access)
+    return steps.work()
 
 
 def gradients_by_mma(problem: Attention, request: Request) -> Iterator[Work]:
     """Yield the works of the gradients of query, key and value, the likeliest first."""
-    p, up = problem, upstream_of(request, 16)
+    request = folded(problem, request)
+    p, up = attention_of(request, problem.query.number), upstream_of(request, 16)
     results = [Bound(Output(i), p.dtype, 16) for i in range(3)]
-    query_plans = _plans(p, "query", (p.queries, p.heads), request)
-    key_plans = _plans(p, "key", (p.keys, p.key_heads), request)
+    query_plans = plans_of(p, "query", (p.queries, p.heads), request)
+    key_plans = plans_of(p, "key", (p.keys, p.key_heads), request)
     # The sums of wide rows do not fit registers together.
     both = ((True, True),) if _room(p) <= _BOTH else ((True, False), (False, True))
     for first, second in paired(query_plans, key_plans, request.candidates):
@@ -223,6 +254,23 @@ def gradients_by_mma(problem: Attention, request: Request) -> Iterator[Work]:
         )
         joined.join()
         yield joined.steps.work(f"{_name(first)}, {_name(second)}")
+
+
+@choice(low=1)
+def forward_parts(tiles: int, blocks: int, cores: int, together: int) -> int:
+    """Return the parts of the keys if tiles of queries leave cores idle; ``together``: on a core.
+
+    >>> forward_parts(8, 256, 132, 2), forward_parts(64, 32, 132, 2), forward_parts(67, 64, 132, 2)
+    (32, 4, 1)
+    """
+    if tiles > FILL * cores:
+        return 1
+
+    def time(parts: int) -> int:
+        waves = -(-tiles * parts // (together * cores))
+        return waves * (_START + -(-blocks // parts)) + (_JOIN if parts > 1 else 0)
+
+    return min(range(1, MOST_PARTS + 1), key=time)
 
 
 def gradient_counts(problem: Attention) -> tuple[int, int, int]:
@@ -281,7 +329,7 @@ def _plan(problem: Attention, made: _Tiles, grouped: bool = False, named: str = 
     return MmaPlan(p.dtype, planes, high, block, features, values, held, grouped, named)
 
 
-def _plans(
+def plans_of(
     problem: Attention, kind: str, sizes: tuple[int, int], request: Request
 ) -> list[MmaPlan]:
     """Return tiles that fit; the first fills the device and is half full, or is the smallest.

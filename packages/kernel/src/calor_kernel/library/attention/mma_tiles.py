@@ -12,12 +12,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calor.dtypes import DType
 from calor_kernel import language as kl
+from calor_kernel.language.declared import WRITES
 from calor_kernel.library.attention.mma_plan import MmaPlan
 from calor_kernel.library.attention.operands import (
     KernelOperands,
@@ -30,6 +32,8 @@ from calor_kernel.library.attention.operands import (
 from calor_kernel.library.gemm.mma import Sums
 from calor_kernel.library.math import log
 
+M = TypeVar("M")
+N = TypeVar("N")
 # Elements of a line of shared memory for warp-group products.
 LINE = 64
 # The base-2 logarithm of e: devices compute powers of 2 fast.
@@ -145,6 +149,36 @@ def finish(
             scale = 1.0 if form.adjusted else g.scale
             made = finite(largest.items[k]) * scale + log(powers.items[k])
             total[row_at + place] = made
+
+
+@dataclass(frozen=True, slots=True)
+class KeyParts(Generic[M, N]):
+    """What cubes that share the keys of a tile of queries write, each for its part of ``count``.
+
+    ``sums``: the weighted values of each row and part; ``numbers``: the maximum of its scores, and
+    the sum of its weights.
+    """
+
+    sums: Annotated[M, WRITES]
+    numbers: Annotated[M, WRITES]
+    count: kl.SizeOf[N]
+
+
+@kl.helper
+def keep_numbers(
+    sums: Sequence[kl.Fragment], largest: kl.Band, powers: kl.Band,
+    parts: KeyParts[kl.Pointer, kl.Number], part: kl.Number, row_at: kl.Number, first: kl.Number,
+    g: KernelOperands, form: ScoreForm, plan: MmaPlan,
+) -> None:  # fmt: skip
+    """Store the maximum of some rows' scores in a part of the keys, and the sum of weights."""
+    powers.combine("add", sums[0])
+    down, right = plan.places(sums[0])
+    for k in range(len(powers.keys)):
+        place = first + down + powers.keys[k]
+        if (right == 0) and (place < g.queries):
+            at = ((row_at + place) * parts.count + part) * 2
+            parts.numbers[at] = largest.items[k] * (1.0 if form.adjusted else g.scale)
+            parts.numbers[at + 1] = powers.items[k]
 
 
 @kl.helper

@@ -46,8 +46,9 @@ SHAPES: Final[dict[int, tuple[int, int, int]]] = {
 # Maximum of rows of a key head, and of queries if matrix instructions serve.
 MOST_ROWS: Final = 64
 MOST_QUERIES: Final = 16
-# Multiplications of the scores up to which units compute several rows, though matrix instructions
-# serve.
+# Rows of a key head whose products units compute at the speed of memory, which are a block; and
+# multiplications of the scores up to which units compute more, though matrix instructions serve.
+UNIT_ROWS: Final = 8
 TERMS: Final = 1 << 23
 # Units of a block of rows if there is one, and maximum of units of a cube; cubes of a core of the
 # former units.
@@ -78,7 +79,7 @@ def gradient_split_refusal(problem: Attention, request: Request) -> str | None:
         return f"there are more than {most} queries, for matrix instructions"
     if not (p.rows and p.features and p.values):
         return "there are no queries, features or values"
-    if matrices_win(p, request, TERMS):
+    if matrices_win(p, request, UNIT_ROWS, TERMS):
         return "there are many rows, for matrix instructions"
     plan = gradient_plan(p, request)
     if plan.team.rows * _held_bytes(p, plan.team) > _HELD or plan.units > info.max_units:

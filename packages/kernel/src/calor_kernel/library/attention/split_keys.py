@@ -31,13 +31,13 @@ from calor_kernel.library.attention.operands import (
     visible,
 )
 from calor_kernel.library.attention.problem import ResultSteps, dropped
-from calor_kernel.library.attention.split_plan import SplitPlan
+from calor_kernel.library.attention.split_plan import JoinPlan, SplitPlan
 from calor_kernel.library.math import log
 
 M = TypeVar("M")
 N = TypeVar("N")
 # Splits that a unit reads together, since one after the other would take as long as the sums.
-_TOGETHER = 8
+TOGETHER = 8
 # Bytes of a line of the cache, and the most lines that a unit fetches early.
 _LINE, _FETCHED = 128, 2
 
@@ -105,20 +105,21 @@ class Splits:
     @kl.helper
     def join(
         self, row: kl.Number, at: Sequence[kl.Number], column: kl.Number, there: kl.Mask,
-        plan: SplitPlan, lanes: int = 1,
+        plan: JoinPlan,
     ) -> None:  # fmt: skip
         """Compute a vector of a row that begins ``at`` from all splits.
 
         Each lane has an online softmax of its own.
 
-        All loads of several splits are issued before the first is used. ``lanes`` neighbours share
+        All loads of several splits are issued before the first is used. The lanes of a plan share
         the splits; all of them call it, also if their vector is not ``there``.
         """
+        lanes = plan.lanes
         dtype, each, share = self.total.dtype, plan.joined, kl.unit_position() % lanes
         top, power = kl.registers(1, dtype, fill=-math.inf), kl.registers(1, dtype)
         x = kl.registers(1, dtype, each)
-        for begin in kl.loop_range(0, self.count, _TOGETHER * lanes):
-            numbers = [begin + (share + k * lanes) for k in range(_TOGETHER)]
+        for begin in kl.loop_range(0, self.count, TOGETHER * lanes):
+            numbers = [begin + (share + k * lanes) for k in range(TOGETHER)]
             places = [row * self.count + kl.min(s, self.count - 1) for s in numbers]
             heads = [(self.numbers[at * 2], self.numbers[at * 2 + 1]) for at in places]
             taken = [self.sums.load(at * self.width + column, each) for at in places]
@@ -128,7 +129,7 @@ class Splits:
             shift = finite(best)
             factor = plan.weight(top[0] - shift)
             made, joined = power[0] * factor, x[0] * kl.splat(factor, each)
-            for k in range(_TOGETHER):
+            for k in range(TOGETHER):
                 factor = kl.select(numbers[k] < self.count, plan.weight(heads[k][0] - shift), 0.0)
                 made = kl.fma(heads[k][1], factor, made)
                 joined = kl.fma(taken[k], kl.splat(factor, each), joined)
@@ -537,7 +538,7 @@ def join_if_last(
             r = i // each
             column = (i - r * each) * plan.joined
             at = mine.starts(r, steps, to.width)
-            to.join(mine.index(r), at, column, number < rows * each, plan, lanes)
+            to.join(mine.index(r), at, column, number < rows * each, plan.join)
 
 
 @kl.kernel
@@ -552,12 +553,12 @@ def join_splits(
     rows: kl.Size,
     steps: tuple[ResultSteps[kl.Number] | None, ...],
     *,
-    plan: SplitPlan,
+    plan: JoinPlan,
 ) -> None:
-    """Compute the results from the sums of all splits, a vector a unit."""
-    i, each = kl.absolute_position(), value_width // plan.joined
-    if i < rows * each:
-        row = i // each
-        to = Splits(out, total, sums, numbers, value_width, splits, rest)
-        at = [row * value_width if s is None else s.of_row(row) for s in steps]
-        to.join(row, at, (i - row * each) * plan.joined, True, plan)
+    """Compute the results from the sums of all splits, a vector a unit or some neighbours."""
+    number, each = kl.absolute_position() // plan.lanes, value_width // plan.joined
+    i = kl.min(number, rows * each - 1)
+    row = i // each
+    to = Splits(out, total, sums, numbers, value_width, splits, rest)
+    at = [row * value_width if s is None else s.of_row(row) for s in steps]
+    to.join(row, at, (i - row * each) * plan.joined, number < rows * each, plan)

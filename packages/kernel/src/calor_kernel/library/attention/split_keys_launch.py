@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from calor.dtypes import uint32
-from calor_kernel.contract.choices import choice, exceeds, greatest, least
+from calor_kernel.contract.choices import choice, greatest, least
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple
 from calor_kernel.contract.work import Flags, Request, Work
@@ -25,10 +25,11 @@ from calor_kernel.library.attention.operands import (
     results_of,
 )
 from calor_kernel.library.attention.problem import Attention
+from calor_kernel.library.attention.split_join import add_join, split_rooms
 from calor_kernel.library.attention.split_keys import (
+    TOGETHER,
     Caches,
     attend_split,
-    join_splits,
 )
 from calor_kernel.library.attention.split_plan import SplitPlan, core_units, units_for
 from calor_kernel.library.steps import Steps
@@ -36,9 +37,10 @@ from calor_kernel.library.steps import Steps
 # Maximum of queries, and of rows of a cube.
 MOST_QUERIES: Final = 16
 _ROWS: Final = 8
-# Multiplications of the scores up to which units compute several rows, though matrix instructions
-# serve.
-TERMS: Final = 1 << 25
+# Rows of a key head whose products units compute at the speed of memory, and multiplications of the
+# scores up to which they compute more rows, though matrix instructions serve.
+UNIT_ROWS: Final = 4
+TERMS: Final = 1 << 23
 # Cubes of a core.
 _CUBES: Final = 2
 # Bytes of an access, and maximum of bytes of a lane's queries, and of its sums.
@@ -48,10 +50,9 @@ _HELD: Final = 256
 _SHARED: Final = 16 << 10
 # Maximum of splits, which one unit joins.
 _SPLITS: Final = 64
-# Splits of a head of which one less leaves few cores idle.
-_MANY: Final = 3
-# Units of a cube that joins splits.
-_JOINING: Final = 128
+# What a cube takes beside its steps, and what joining splits takes beside reading them, in steps.
+_START: Final = 1.0
+_JOIN: Final = 2.0
 
 
 def split_refusal(problem: Attention, request: Request) -> str | None:
@@ -65,7 +66,7 @@ def split_refusal(problem: Attention, request: Request) -> str | None:
         return f"there are more than {most} queries"
     if not p.values:
         return "there are no values"
-    if matrices_win(p, request, TERMS):
+    if matrices_win(p, request, UNIT_ROWS, TERMS):
         return "there are many rows, for matrix instructions"
     access, lanes = access_of(p), info.planes[0]
     vectors = -(-max(p.features, p.values) // (access * lanes))
@@ -143,9 +144,8 @@ def add_splits(
     count = p.group * p.queries
     blocks = -(-count // plan.rows)
     heads = p.batch * p.key_heads * blocks
-    fit = _CUBES * info.cores // heads
-    # Of many splits one more than run at a time would take as long again.
-    wanted = fit if exceeds(fit, _MANY) else -(-_CUBES * info.cores // heads)
+    at_once = TOGETHER * plan.joining
+    wanted = _splits(p.keys, heads, plan.cubes * info.cores, plan.teams, plan.unroll, at_once)
     length = _length(p.keys, wanted, plan)
     splits = greatest(1, -(-p.keys // length))
     plan = replace(plan, unroll=int(_steps(length, plan.teams, plan.unroll)))
@@ -158,10 +158,8 @@ def add_splits(
     own: dict[str, Bound | None] = {"sums": None, "numbers": None}
     split = splits > 1
     joins = split and info.has("forward_progress") and info.has("atomics")
-    if split:
-        room = steps.room(p.rows * splits * p.values, p.accumulate)
-        own["sums"] = room.aligned(plan.joined * p.accumulate.itemsize)
-        own["numbers"] = steps.room(p.rows * splits * 2, p.accumulate)
+    rooms = split_rooms(steps, p, splits, plan.join) if split else ()
+    own |= zip(own, rooms, strict=False)
     steps.add(
         attend_split,
         Grid((splits, p.key_heads * blocks, p.batch), (plan.units, 1, 1), info.planes[0], index),
@@ -180,20 +178,31 @@ def add_splits(
         **own,
     )
     if split and not joins:
-        values = p.rows * p.values
-        vectors = values // plan.joined
-        steps.add(
-            join_splits,
-            Grid.line(-(-vectors // _JOINING), _JOINING, info.planes[0], index),
-            Effort("attention splits", 2 * values * splits, 4 * values * splits),
-            **results,
-            value_width=Multiple(p.values, plan.access),
-            splits=splits,
-            rows=p.rows,
-            steps=turned,
-            plan=plan,
-            **own,
-        )
+        add_join(steps, p, info, index, results, rooms, splits, turned, plan.join, plan.access)
+
+
+def _cost(
+    splits: int, keys: int, heads: int, together: int, teams: int, unroll: int, at_once: int
+) -> float:
+    """Return the time of the cubes, of which so many run ``together``, in steps.
+
+    ``at_once``: the splits that neighbours read together.
+    """
+    each = -(-keys // (splits * teams))
+    steps, waves = -(-each // unroll), -(-heads * splits // together)
+    joining = _JOIN + -(-splits // at_once) if splits > 1 else 0.0
+    return waves * (_START + steps) + joining
+
+
+@choice(cost=_cost, low=1)
+def _splits(keys: int, heads: int, together: int, teams: int, unroll: int, at_once: int) -> int:
+    """Return the splits of a head's keys that take the least time.
+
+    >>> _splits(197, 256, 264, 32, 4, 64), _splits(8192, 8, 264, 16, 2, 16)
+    (1, 32)
+    """
+    asked = keys, heads, together, teams, unroll, at_once
+    return min(range(1, _SPLITS + 1), key=lambda splits: _cost(splits, *asked))
 
 
 @choice(low=1)

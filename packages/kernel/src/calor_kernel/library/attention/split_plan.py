@@ -14,7 +14,7 @@ from calor_kernel.library.attention.mma_tiles import LOG2_E, power_of_two
 from calor_kernel.library.math import exp
 
 # The most units that share the splits of a vector.
-_NEIGHBOURS = 8
+NEIGHBOURS = 8
 # Units of a core, and the bytes of each for its sums, and as many for its queries, with which
 # registers hold all; with more bytes half as many units have what they need.
 _CORE, _HELD = 512, 128
@@ -36,6 +36,33 @@ def units_for(keys: int, lanes: int, plane: int, most: int) -> int:
 def core_units(held: int) -> int:
     """Return the units of a core whose registers hold ``held`` bytes of sums each, and queries."""
     return _CORE if held <= _HELD else _CORE // 2
+
+
+@kl.helper
+def weight_of(x: kl.Number, fast: bool) -> kl.Number:
+    """Return e**x; ``fast``: in the precision of half types."""
+    if not fast:
+        return exp(x)
+    made = power_of_two(x * LOG2_E)
+    assert made is not None
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class JoinPlan:
+    """Units join ``joined`` values of a row each; ``lanes`` neighbours share the splits.
+
+    ``fast``: whether powers need the precision of half types only.
+    """
+
+    joined: int
+    fast: bool
+    lanes: int = 1
+
+    @kl.helper
+    def weight(self, x: kl.Number) -> kl.Number:
+        """Return e**x."""
+        return weight_of(x, self.fast)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +116,14 @@ class SplitPlan:
     def joining(self) -> int:
         """The neighbours that share the splits of a vector."""
         vectors, lanes = self.rows * self.room // self.joined, 1
-        while lanes < _NEIGHBOURS and 2 * lanes * vectors <= self.units:
+        while lanes < NEIGHBOURS and 2 * lanes * vectors <= self.units:
             lanes *= 2
         return lanes
+
+    @property
+    def join(self) -> JoinPlan:
+        """How the last cube of a block of rows joins its splits."""
+        return JoinPlan(self.joined, self.fast, self.joining)
 
     @property
     def room(self) -> int:
@@ -101,11 +133,7 @@ class SplitPlan:
     @kl.helper
     def weight(self, x: kl.Number) -> kl.Number:
         """Return e**x."""
-        if not self.fast:
-            return exp(x)
-        made = power_of_two(x * LOG2_E)
-        assert made is not None
-        return made
+        return weight_of(x, self.fast)
 
     @kl.helper
     def place(self, v: int) -> kl.Number:

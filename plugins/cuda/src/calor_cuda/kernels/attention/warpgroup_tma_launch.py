@@ -53,6 +53,8 @@ TF32_KEY: tuple[_Tiles, ...] = ((2, 64, 2, True, 1), (2, 64, 2, False, 1), (1, 6
 _KEPT = 2
 # Minimum of rows.
 _LEAST = 16
+# Parts of the keys of few tiles that outweigh a launch that joins them.
+_PARTS = 4
 # Keys of a step of the products with values, and the share of a block that a shorter one is of it.
 _TERMS, _FULL = 16, 0.9
 # The maximum share of empty rows in a head's last tile beyond those of other tiles. Times of a row
@@ -78,6 +80,18 @@ def tma_refusal(problem: Attention, request: Request) -> str | None:
         for n, step in zip((*size, 2), operand.strides[:3], strict=True):
             if n != 1 and step <= 0:
                 return "an operand broadcasts or is reversed along an axis"
+    return None
+
+
+def forward_refusal(problem: Attention, request: Request) -> str | None:
+    """Return why the device or the operands of a forward pass do not suit TMA."""
+    refusal = tma_refusal(problem, request)
+    if refusal is not None:
+        return refusal
+    p = problem
+    tiles = -(-p.queries // OWN) * p.heads * p.batch
+    if parts_of(tiles, -(-p.keys // OWN), request.info.cores) >= _PARTS:
+        return "tiles are few, and several cubes share the keys of one"
     return None
 
 

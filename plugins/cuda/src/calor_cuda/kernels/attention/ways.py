@@ -7,9 +7,9 @@ from typing import Final
 
 from calor_cuda.kernels.attention.warpgroup_tma_launch import (
     forward_by_tma,
+    forward_refusal,
     gradient_refusal,
     gradients_by_tma,
-    tma_refusal,
 )
 from calor_kernel.contract.ways import Row, Way
 from calor_kernel.contract.work import Request, Work
@@ -29,5 +29,5 @@ def _by_tma(
     return Row("mma", way)
 
 
-FORWARD: Final = (_by_tma(tma_refusal, forward_by_tma),)
+FORWARD: Final = (_by_tma(forward_refusal, forward_by_tma),)
 GRADIENT: Final = (_by_tma(gradient_refusal, gradients_by_tma),)
