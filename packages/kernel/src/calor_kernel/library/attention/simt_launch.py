@@ -55,10 +55,17 @@ WHOLE_TILES: Final[tuple[tuple[int, int, int, int], ...]] = (
     (8, 16, 8, 8),
     (16, 8, 2, 1),
 )
+# Further tiles of whole rows, for less shared memory than those need of the widest rows.
+SMALL_TILES: Final[tuple[tuple[int, int, int, int], ...]] = ((8, 16, 4, 4), (8, 8, 4, 4))
+SMALL: Final = 64 << 10
+# The scores of a unit that some tile of whole rows has to have, so that each access serves several.
+_LEAST_SCORES: Final = 8
 # Cycles of a block of keys that are not of products, cycles of the exponential of a score, and the
-# part of the time for which units wait; the same where tiles of whole rows are copied ahead.
+# part of the time for which units wait; the same where tiles of whole rows are copied ahead, and
+# where they are copied by registers.
 IN_PARTS: Final = 2000, 30, 0.6
 AHEAD: Final = 0, 20, 0.3
+COPIED: Final = 1000, 20, 0.5
 # How many units issue an operation in a cycle.
 ISSUED: Final = 128
 # Registers of a core, those of a unit beside its tiles, and the most cubes of a core.
@@ -79,6 +86,7 @@ _ALIGNED: Final = 4
 # Features of rows that cubes hold whole, and their columns of sums.
 _WHOLE: Final = (8, 16, 24, 32, 40, 48, 64, 72, 80, 96, 128)
 _WHOLE_COLUMNS: Final = (1, 2, 3, 4, 5, 6, 8)
+_SMALL_COLUMNS: Final = (*_WHOLE_COLUMNS, 9, 10, 12)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +117,7 @@ def simt_plan(problem: Attention, info: DeviceInfo, over: Pass) -> SimtPlan:
     if info.max_units == 1:
         return SimtPlan(1, 1, 32, 8, 8, 8, wide=16 // item)
     held = [plan for plan in _whole_plans(p, info, over) if _serves(plan, info, over, item)]
-    if not held:
+    if all(plan.rows * plan.keys < _LEAST_SCORES for plan in held):
         plans = [_tile(p, info, over, *tile) for tile in TILES]
         held = [plan for plan in plans if _serves(plan, info, over, item)]
         if not held:
@@ -120,7 +128,8 @@ def simt_plan(problem: Attention, info: DeviceInfo, over: Pass) -> SimtPlan:
     )
     own, other = (p.keys, p.queries * p.group) if over.by_keys else (p.queries, p.keys)
     heads = p.batch * (p.key_heads if over.by_keys else p.heads)
-    passes = over.products, over.sums, *(AHEAD if held[0].held else IN_PARTS)
+    whole = AHEAD if info.has("async_copy") else COPIED
+    passes = over.products, over.sums, *(whole if held[0].held else IN_PARTS)
     return held[_first(tiles, passes, own, other, heads, p.features, over.width, info.cores)]
 
 
@@ -161,8 +170,11 @@ def _whole_plans(problem: Attention, info: DeviceInfo, over: Pass) -> Iterator[S
     if depth is None or not over.whole:
         return
     access = min(_access(problem), 16 // item)
-    for across, down, rows, keys in WHOLE_TILES:
-        values = next((n for n in _WHOLE_COLUMNS if n * across >= over.width), None)
+    tiles = WHOLE_TILES if info.shared_bytes > SMALL else (*WHOLE_TILES, *SMALL_TILES)
+    for tile in tiles:
+        across, down, rows, keys = tile
+        columns = _SMALL_COLUMNS if tile in SMALL_TILES else _WHOLE_COLUMNS
+        values = next((n for n in columns if n * across >= over.width), None)
         if values is not None:
             own, other = rows * down, keys * across
             held = own + 2 * other if over.products == 1 else 2 * (own + other)
@@ -171,19 +183,14 @@ def _whole_plans(problem: Attention, info: DeviceInfo, over: Pass) -> Iterator[S
             )
 
 
-def is_timed(problem: Attention) -> bool:
-    """Return whether whole rows were faster on a GPU in this form: no mask, bias or group."""
-    return problem.group == 1 and not problem.kinds
-
-
 def _holds(problem: Attention, request: Request, upstream: bool = False) -> bool:
-    """Return whether cubes may hold whole rows: asynchronous copies convert and gather nothing.
+    """Return whether cubes may hold whole rows: copies of these convert and gather nothing.
 
     ``upstream``: whether the first operand is an upstream gradient, whose rows begin anywhere.
     """
-    alike = problem.dtype is float32 and problem.accumulate is float32 and is_timed(problem)
+    alike = problem.dtype is float32 and problem.accumulate is float32
     aligned = not upstream or request.inputs[0].offset % _ALIGNED == 0
-    return alike and aligned and request.info.has("async_copy") and all(contiguous(problem))
+    return alike and aligned and all(contiguous(problem))
 
 
 def _registers(plan: SimtPlan, over: Pass, item: int) -> int:

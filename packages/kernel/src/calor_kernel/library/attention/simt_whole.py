@@ -1,8 +1,9 @@
 """Attention and its gradients by cubes of many units whose tiles hold all features of their rows.
 
 Requirements: a cube copies its own rows once, and the others' tiles ahead of their use, in copies
-that occupy no registers; the tile of a product is the tile of the sums that follow. Features lie
-side by side, and operands have the dtype of the sums. Orders of sums are those of
+that occupy no registers where the device has such; elsewhere a unit copies by registers, and waits.
+The tile of a product is the tile of the sums that follow. Features lie side by side, and operands
+have the dtype of the sums. Orders of sums are those of
 :mod:`~calor_kernel.library.attention.simt`.
 """
 
@@ -38,15 +39,40 @@ def take(cube: Cube, room: kl.Pointer, source: Rows, first: kl.Index, size: int)
     pieces = plan.across_row // access
     turns = -(-size * pieces // units)
     together = next(n for n in range(min(turns, _TURNS), 0, -1) if turns % n == 0)
+    ahead = kl.has("async_copy")
     for turn in kl.loop_range(0, turns, together) if turns > together else (0,):
+        taken = []
         for k in range(together):
             i = kl.unit_index() + (turn + k) * units
             row, column = i // pieces, i % pieces * access
             inside = (first + row < source.count) & (column < source.width)
             at = source.at + (first + row) * source.row_step + column
-            if (size * pieces % units == 0) or (i < size * pieces):
-                kl.copy_ahead(room, row * plan.line + column, source.memory, at, access, inside)
-    kl.commit_ahead()
+            there, to = (
+                (size * pieces % units == 0) or (i < size * pieces),
+                row * plan.line + column,
+            )
+            if ahead:
+                if there:
+                    kl.copy_ahead(room, to, source.memory, at, access, inside)
+            else:
+                taken.append((there, to, source.memory.load(at, access, mask=inside)))
+        # All loads are issued before the first is used.
+        for there, to, value in taken:
+            if there:
+                room.store(to, value)
+    commit()
+
+
+def commit() -> None:
+    """Make a group of the copies that a unit started."""
+    if kl.has("async_copy"):
+        kl.commit_ahead()
+
+
+def wait(pending: int = 0) -> None:
+    """Wait for a unit's groups of copies, all but the latest."""
+    if kl.has("async_copy"):
+        kl.wait_ahead(pending)
 
 
 def rooms_of(cube: Cube, *sizes: int) -> list[kl.Pointer]:
@@ -90,7 +116,7 @@ def gather(
 @kl.helper
 def arrive(pending: int = 0) -> None:
     """Wait for the cube's copies, all but the latest groups."""
-    kl.wait_ahead(pending)
+    wait(pending)
     kl.barrier()
 
 
@@ -126,7 +152,7 @@ def attend_whole(
         arrive()
         take(cube, keys, key, begin + plan.block, plan.block)
         gather(cube, state.sums, values, g.keys - begin, g.queries - first)
-    kl.wait_ahead()
+    wait()
     state.write(out, total, rest, n, head, panel, first)
 
 
@@ -175,7 +201,7 @@ def query_gradient_whole(
         gather(cube, sums, keys, g.keys - begin, g.queries - first)
         kl.barrier()
         take(cube, keys, key, begin + block, block)
-    kl.wait_ahead()
+    wait()
     cube.put_tile(for_query, sums, g.scale, first, g.queries, to * g.features, g.features, panel)
 
 
@@ -214,7 +240,7 @@ def key_gradient_whole(
         query = query_rows(g, n, head, form.contiguous[0])
         upstream = upstream_rows(up, row_at, g, value_width)
         # Copies to these rooms that were started for the head before.
-        kl.wait_ahead()
+        wait()
         take(cube, above, upstream, start, height)
         take(cube, queries, query, start, height)
         for first in kl.loop_range(start, stop, height):
@@ -234,7 +260,7 @@ def key_gradient_whole(
             gather(cube, key_sums, queries, g.queries - first, g.keys - begin)
             kl.barrier()
             take(cube, queries, query, first + height, height)
-    kl.wait_ahead()
+    wait()
     at = key_at * g.features
     cube.put_tile(for_key, key_sums, g.scale, begin, g.keys, at, g.features, panel)
     at = key_at * value_width
