@@ -22,6 +22,10 @@ from calor_kernel.contract.work import (
     Work,
 )
 from calor_kernel.library.attention.bias_gradient import BiasParts
+from calor_kernel.library.attention.bias_gradient_mma_launch import (
+    bias_gradient_by_mma,
+    bias_mma_refusal,
+)
 from calor_kernel.library.attention.cpu_launch import (
     bias_gradient_by_tiles,
     forward_by_tiles,
@@ -158,6 +162,16 @@ def _named(
     )
 
 
+def _bias_refusal(task: Task, request: Request) -> str | None:
+    assert task.bias is not None
+    return bias_mma_refusal(task.bias, request)
+
+
+def _bias_by_mma(task: Task, request: Request) -> Iterable[Work]:
+    assert task.bias is not None
+    return bias_gradient_by_mma(task.bias, request)
+
+
 # The ways of each op, the most promising first.
 FORWARD: Final[Table[Task]] = Table(
     "attention",
@@ -175,7 +189,11 @@ GRADIENT: Final[Table[Task]] = Table(
     _named(_PRODUCTS, products_refusal, gradients_by_products),
     *(_by_mma(gradients_by_mma), _by_copies(lambda: GRADIENT, 3), _by_simt(gradients_by_simt)),
 )
-BIAS_GRADIENT: Final = (_by_tiles(bias_gradient_by_tiles), _by_simt(bias_gradient_by_simt))
+BIAS_GRADIENT: Final = (
+    _by_tiles(bias_gradient_by_tiles),
+    Way("mma", _bias_refusal, _bias_by_mma),
+    _by_simt(bias_gradient_by_simt),
+)
 
 
 def attention(request: Request) -> Sequence[Work] | Refusal:

@@ -129,6 +129,10 @@ class MmaPlan:
         numbers = 4 * float32.itemsize * self.numbers.size if gradient else 0
         return own + steps + numbers
 
+    def own_panel(self, stage: kl.Pointer, room: int) -> kl.SharedMatrix:
+        """Return own rows in shared memory as an operand."""
+        return self.panel(self.rows, room).matrix(stage, turned=self.axis != 1)
+
     @kl.helper
     def own_operands(
         self, own: kl.Pipeline, rooms: Sequence[int], row: kl.Index
@@ -138,10 +142,7 @@ class MmaPlan:
         One step of the other operand's rows has been copied ahead.
         """
         first = self.axis == 1
-        panels: list[kl.SharedMatrix] = [
-            self.panel(self.rows, room).matrix(own.stage(i), turned=not first)
-            for i, room in enumerate(rooms)
-        ]
+        panels = [self.own_panel(own.stage(i), room) for i, room in enumerate(rooms)]
         if not self.held:
             return panels
         own.wait(1)
