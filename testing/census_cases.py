@@ -352,6 +352,8 @@ def _rare(device: str) -> Iterator[Named]:
     volume = ((2, 64, 8, 28, 28), "bfloat16"), ((128, 64, 3, 3, 3), "bfloat16")
     if device not in PROCESSORS:
         yield from both("volumes", _functional("conv3d", padding=1), *volume)
+        few = ((2, 32, 8, 28, 28), "bfloat16"), ((32, 32, 3, 3, 3), "bfloat16")
+        yield from both("volumes of few filters", _functional("conv3d", padding=1), *few)
     odd = ((8, 3, 221, 221), "float32"), ((64, 3, 16, 16), "float32")
     yield from both("patches of an odd image", _functional("conv2d", stride=16), *odd)
     grouped = ((8, 128, 56, 56), "bfloat16"), ((128, 4, 3, 3), "bfloat16")

@@ -18,6 +18,7 @@ from calor_kernel.library.conv.windows import (
     PhaseOnDevice,
     Reader,
     ResultStrides,
+    VolumesOnDevice,
     WindowsOnDevice,
     chosen,
 )
@@ -43,6 +44,7 @@ def conv_mma(
     result: ResultStrides[kl.Number],
     strides: tuple[kl.Stride, ...],
     phases: tuple[PhaseOnDevice, ...],
+    volumes: VolumesOnDevice | None,
     after: After | None,
     *,
     plan: MmaPlan,
@@ -55,7 +57,8 @@ def conv_mma(
 
     Pixels of two ``halves`` alternate along a row of the result, and are written together.
     ``pairs``: whether pixels are dense in the result, or halves are, and even in number, so that
-    two are one access. ``ragged``: whether tiles have rows beyond the last channel.
+    two are one access. ``ragged``: whether tiles have rows beyond the last channel. With
+    ``volumes``, images are planes of these.
     """
     number, split = kl.cube_position(2) // splits, kl.cube_position(2) % splits
     first_row, first_column = kl.cube_position(1) * plan.rows, kl.cube_position(0) * plan.columns
@@ -69,7 +72,7 @@ def conv_mma(
         sums, row, column = plan.sums()
         rows = Rows(w, rows_total, w_row, first_row)
         load = window_loader(
-            rows, x, Reader(phase.windows, strides), phase, first_column, end, plan
+            rows, x, Reader(phase.windows, strides, volumes), phase, first_column, end, plan
         )
         plan.accumulate(sums, pipe, (load,), row, column, begin, end)
         made.append(sums)
@@ -81,8 +84,11 @@ def conv_mma(
         for e in kl.range(1 if pairs else run_of(plan.shape)):
             lead, within = phase.windows.pixels.divmod(place + e)
             high, wide = phase.windows.row.divmod(within)
-            if pairs and halves == 1:
-                at = kl.assume_multiple(within, 2)
+            if volumes is not None:
+                lead, plane = volumes.count.divmod(lead)
+                within = within + plane * volumes.made
+            if volumes is not None or (pairs and halves == 1):
+                at = kl.assume_multiple(within, 2 if pairs else 1)
             else:
                 at = phase.start + high * result.row + wide * result.pixel
                 at = kl.assume_multiple(at, halves * (2 if pairs else 1))
@@ -166,10 +172,8 @@ def window_loader(
     lines = plan.depth // plan.access
     line, term = kl.unit_index() // lines, kl.unit_index() % lines * plan.access
     apart = plan.units // lines
-    starts = [
-        reader.start(first_column + line + turn * apart, phase.columns)
-        for turn in kl.range(plan.columns // apart)
-    ]
+    columns = [first_column + line + turn * apart for turn in kl.range(plan.columns // apart)]
+    starts = [(*reader.start(c, phase.columns), reader.plane(c)) for c in columns]
     left_at, right_at = plan.layout(True), plan.layout(False)
 
     def load(pipe: kl.Pipeline, begin: kl.Number) -> None:
@@ -182,9 +186,10 @@ def window_loader(
             of = (rows.first + row) * rows.step + begin_of
             pipe.copy(0, left_at(row, term), rows.memory, of, plan.access, inside, near=True)
         far_y, far_x, far = reader.tap(k)
-        for turn, (at, y, across) in enumerate(starts):
+        far_plane = reader.tap_plane(k)
+        for turn, (at, y, across, plane) in enumerate(starts):
             place = line + turn * apart
-            inside = there & reader.inside(y + far_y, across + far_x)
+            inside = there & reader.inside(y + far_y, across + far_x, plane, far_plane)
             pipe.copy(1, right_at(term, place), x, at + far, plan.access, inside, near=True)
 
     return load

@@ -27,6 +27,8 @@ from calor_kernel.library.conv.implicit_gemm_mma import (
 )
 from calor_kernel.library.conv.implicit_gemm_operands import (
     ACCESS,
+    Last,
+    Weights,
     alternates,
     gradient_of,
     image_of,
@@ -40,7 +42,7 @@ from calor_kernel.library.conv.implicit_gemm_operands import (
 )
 from calor_kernel.library.conv.problem import Convolution, Correlation
 from calor_kernel.library.conv.split_sums import WHOLE, ending, launch_sum, target_of
-from calor_kernel.library.conv.windows import ResultStrides
+from calor_kernel.library.conv.windows import ResultStrides, Volumes
 from calor_kernel.library.gemm.epilogue import Tail
 from calor_kernel.library.gemm.mma import MmaPlan, instruction_for, loads_together
 from calor_kernel.library.steps import Steps
@@ -227,31 +229,63 @@ def _of_pixels(
     ``joined``: whether two phases are computed together where possible, for any dtype. ``tail``:
     the epilogue of a convolution. ``before``: whether images are rounded to TF32 already.
     """
-    p, dtype, steps = problem, problem.a.dtype, Steps()
-    (images, _, outputs), axes = p.leads, two_axes(p)
+    steps = Steps()
     # Warp-group instructions truncate float32 to TF32.
     rounded = plan.grouped and plan.dtype is float32
-    x = image_of(p, steps, info, rounded and not before)
+    x = image_of(problem, steps, info, rounded and not before)
     block = plan.depth if x.room % plan.depth == 0 else x.room
-    weights = weights_of(p, x.room, block, steps, info, rounded)
+    weights = weights_of(problem, x.room, block, steps, info, rounded)
+    halves = 2 if alternates(problem) and (joined or joins(problem)) else 1
+    operands = Operands(x, x.room, block, weights)
+    add_pixels(problem, plan, operands, halves, steps, info, tail)
+    return steps.work()
+
+
+@dataclass(frozen=True, slots=True)
+class Operands:
+    """The operands of a product of windows: images with ``room`` channels of a tap, and weights.
+
+    ``block``: the channels of a tap before the next one. ``volumes``: whose planes are images.
+    """
+
+    x: Last
+    room: int
+    block: int
+    weights: Weights
+    volumes: Volumes[int | Multiple, int] | None = None
+
+
+def add_pixels(
+    problem: Correlation,
+    plan: MmaPlan,
+    operands: Operands,
+    halves: int,
+    steps: Steps,
+    info: DeviceInfo,
+    tail: Tail | None,
+) -> None:
+    """Add the product of windows, and the sums of its parts; ``halves``: phases of a tile."""
+    p, dtype, x, weights = problem, problem.a.dtype, operands.x, operands.weights
+    (images, _, outputs), axes, volumes = p.leads, two_axes(p), operands.volumes
     phases = phases_of(p, weights)
-    halves = 2 if alternates(p) and (joined or joins(p)) else 1
     tiles = -(-outputs.size // plan.rows) * sum(
         -(-pixels_of(phase.problem) // plan.columns) for phase in phases
     )
-    least = min(terms_of(phase.problem, x.room) for phase in phases)
+    least = min(terms_of(phase.problem, operands.room) for phase in phases)
     splits = max(1, min(info.cores // max(tiles, 1), least // _SHARE))
     part_step = -(-p.size // WHOLE) * WHOLE
     target = target_of(steps, dtype, splits * part_step if splits > 1 else 0)
-    strides = row_major([lead.size for lead in p.leads] + [axis.count for axis in axes])
+    planes = 1 if volumes is None else volumes.count
+    channel = planes * axes[0].count * axes[1].count
+    strides = row_major([axis.count for axis in axes])
     steps_of = ((1,) * (2 - len(p.axes)) + phases[0].steps) if phases else (1, 1)
-    to = tuple(s * by for s, by in zip(strides[3:], steps_of, strict=True))
+    to = tuple(s * by for s, by in zip(strides, steps_of, strict=True))
     spans = (images.size * x.strides[0], outputs.size * weights.row, splits * part_step)
     index = kl.index_dtype(*spans, *(pixels_of(phase.problem) for phase in phases))
     pairs = run_of(plan.shape) == 2 and halves == 2 and to[1] == 2 and axes[1].count % 4 == 0
     if len(phases) == 1:
         dense = to == (axes[1].count, 1) and run_of(plan.shape) == 2
-        pairs = dense and strides[2] % 2 == 0
+        pairs = dense and axes[0].count * axes[1].count % 2 == 0
     run = halves * (2 if pairs else 1)
     to_result, following = ending(target.aligned(ACCESS if run > 1 else 0), tail, run)
     for first in range(0, len(phases), _PHASES):
@@ -276,19 +310,22 @@ def _of_pixels(
                 c=to_result,
                 rows_total=outputs.size, w_row=Multiple(weights.row, plan.access), splits=splits,
                 part_step=Multiple(part_step, run),
-                result=ResultStrides(Multiple(strides[2], run), Multiple(strides[0], run), *to),
+                result=ResultStrides(
+                    Multiple(channel, run), Multiple(outputs.size * channel, run), *to
+                ),
                 strides=[Multiple(n, plan.access) for n in x.strides],
                 phases=[
-                    numbers_of(phase, x.room, block, weights, splits, plan.depth, strides[3:])
+                    numbers_of(
+                        phase, operands.room, operands.block, weights, splits, plan.depth, strides
+                    )
                     for phase in some
                 ],
-                plan=plan, pairs=pairs, halves=halves, ragged=outputs.size % plan.rows != 0,
-                **following,
+                volumes=volumes, plan=plan, pairs=pairs, halves=halves,
+                ragged=outputs.size % plan.rows != 0, **following,
             )  # fmt: skip
-    image = outputs.size, axes[0].count * axes[1].count
     sizes = (1, 1, p.size, part_step)
+    image = outputs.size, channel
     launch_sum(steps, target, dtype, sizes, splits, part_step, info, tail, image)
-    return steps.work()
 
 
 def _of_weights(problem: Correlation, plan: MmaPlan, info: DeviceInfo) -> Work:

@@ -134,14 +134,15 @@ def weights_of(
     steps: Steps,
     info: DeviceInfo,
     rounded: bool = False,
+    source: Bound | None = None,
 ) -> Weights:
     """Return the weights: each row has a block of channels of each tap, then the next block.
 
     ``room``: the channels with the zeros that fill the last access; ``block``: the channels of each
-    tap before the next tap. ``rounded``: to TF32.
+    tap before the next tap. ``rounded``: to TF32. ``source``: where they are, if not the operand.
     """
     p, (down, across) = problem, two_axes(problem)
-    source, rows = operand(1, p.b), p.leads[2]
+    source, rows = source or operand(1, p.b), p.leads[2]
     access, taps = ACCESS // p.b.dtype.itemsize, down.terms * across.terms
     aligned = all(n % access == 0 for n in (p.depth.size, p.b.offset, rows.b))
     if taps == 1 and p.depth.b == 1 and aligned and not rounded:

@@ -42,6 +42,7 @@ from calor_kernel.library.conv.one_unit_rows import DIRECT
 from calor_kernel.library.conv.planar_images import planar_refusal, planar_works
 from calor_kernel.library.conv.pointwise_gemm import product_refusal, product_works
 from calor_kernel.library.conv.problem import Convolution
+from calor_kernel.library.conv.volume_mma import volume_mma_refusal, volume_mma_works
 from calor_kernel.library.conv.volume_planes import volumes_refusal, volumes_works
 from calor_kernel.library.conv.window_views import views_refusal, views_works
 from calor_kernel.library.conv.winograd_launch import winograd_refusal, winograd_works
@@ -75,6 +76,7 @@ WAYS: Final[Table[Convolution]] = Table(
     Way("depthwise windows", depthwise_windows_refusal, depthwise_windows_works),
     Way("direct filters of groups", grouped_refusal, filters_works),
     Way("direct blocks", blocks_refusal, blocks_works),
+    Way("volumes in place", volume_mma_refusal, volume_mma_works),
     Way("planes of volumes", volumes_refusal, volumes_works),
     Way("implicit GEMM by MMA", mma_refusal, mma_works),
     Way("Winograd", winograd_refusal, winograd_works),

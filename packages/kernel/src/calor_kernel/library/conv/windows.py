@@ -73,18 +73,38 @@ class Phase(Generic[N, D]):
     windows: Windows[N, D]
 
 
+@dataclass(frozen=True, slots=True)
+class Volumes(Generic[N, D]):
+    """The first axis of volumes, whose planes are images: of ``axis``, ``count`` output planes.
+
+    ``blocks``: the blocks of channels of a plane, which follow those of the plane before; ``plane``
+    and ``made``: the distances between planes of the operand and of the result.
+    """
+
+    axis: WindowAxis[N]
+    count: kl.DivisorOf[D]
+    blocks: kl.DivisorOf[D]
+    plane: kl.StrideOf[N]
+    made: kl.StrideOf[N]
+
+
 WindowsOnDevice = Windows[kl.Number, kl.FastDivmod]
 PhaseOnDevice = Phase[kl.Number, kl.FastDivmod]
+VolumesOnDevice = Volumes[kl.Number, kl.FastDivmod]
 # The start of a pixel's window: its position, row and column.
 Start = tuple[kl.Number, kl.Number, kl.Number]
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Reads an operand through windows; the strides are those of images, rows and pixels."""
+    """Reads an operand through windows; the strides are those of images, rows and pixels.
+
+    With ``volumes``, images are planes of these, and the first stride is that of volumes.
+    """
 
     windows: WindowsOnDevice
     strides: Sequence[kl.Number]
+    volumes: VolumesOnDevice | None = None
 
     @kl.helper
     def start(self, column: kl.Number, total: kl.Number) -> Start:
@@ -94,9 +114,34 @@ class Reader:
         down, across = windows.row.divmod(place)
         y = down * windows.down.step + windows.down.start
         x = across * windows.across.step + windows.across.start
-        at = lead * strides[0] + y * strides[1] + x * strides[2]
+        if self.volumes is not None:
+            volume, plane = self.volumes.count.divmod(lead)
+            first = plane * self.volumes.axis.step + self.volumes.axis.start
+            at = volume * strides[0] + first * self.volumes.plane
+            at = at + y * strides[1] + x * strides[2]
+        else:
+            at = lead * strides[0] + y * strides[1] + x * strides[2]
         # No tap reaches the image from there.
         return at, kl.select(column < total, y, -(1 << 30)), x
+
+    @kl.helper
+    def plane(self, column: kl.Number) -> kl.Number | None:
+        """Return the plane of a volume at which a pixel's window begins."""
+        volumes = self.volumes
+        if volumes is None:
+            return None
+        lead, _ = self.windows.pixels.divmod(column)
+        _, plane = volumes.count.divmod(lead)
+        return plane * volumes.axis.step + volumes.axis.start
+
+    @kl.helper
+    def tap_plane(self, term: kl.Number) -> kl.Number | None:
+        """Return a term's distance from that plane."""
+        if self.volumes is None:
+            return None
+        some, *_ = self.place(term)
+        plane, _ = self.volumes.blocks.divmod(some)
+        return plane * self.volumes.axis.move
 
     def place(self, term: kl.Number) -> tuple[kl.Number, kl.Number, kl.Number, kl.Number]:
         """Return the block of channels of a term, its tap's row and column, and the channel."""
@@ -109,8 +154,12 @@ class Reader:
         """Return a term's distance from the window's start: rows, columns and elements."""
         some, down, across, channel = self.place(term)
         y, x = down * self.windows.down.move, across * self.windows.across.move
+        far: kl.Index = 0
+        if self.volumes is not None:
+            plane, some = self.volumes.blocks.divmod(some)
+            far = plane * (self.volumes.axis.move * self.volumes.plane)
         channel = some * self.windows.channels.divisor + channel
-        return y, x, y * self.strides[1] + x * self.strides[2] + channel
+        return y, x, y * self.strides[1] + x * self.strides[2] + channel + far
 
     @kl.helper
     def of(self, term: kl.Number, phase: PhaseOnDevice) -> kl.Number:
@@ -120,10 +169,20 @@ class Reader:
         return at + down * phase.down + across * phase.across + channel
 
     @kl.helper
-    def inside(self, y: kl.Number, x: kl.Number) -> kl.Number:
-        """Return whether a position is not padding."""
+    def inside(
+        self,
+        y: kl.Number,
+        x: kl.Number,
+        plane: kl.Number | None = None,
+        tap: kl.Number | None = None,
+    ) -> kl.Number:
+        """Return whether a position is not padding; ``plane``, ``tap``: those of a volume."""
         high, wide = self.windows.down.size, self.windows.across.size
-        return (y >= 0) & (y < high) & (x >= 0) & (x < wide)
+        found = (y >= 0) & (y < high) & (x >= 0) & (x < wide)
+        if self.volumes is not None and plane is not None and tap is not None:
+            place = plane + tap
+            found = found & (place >= 0) & (place < self.volumes.axis.size)
+        return found
 
 
 def chosen(phases: Sequence[PhaseOnDevice], phase: kl.Index) -> PhaseOnDevice:
