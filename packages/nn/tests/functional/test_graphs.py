@@ -54,12 +54,11 @@ def test_windows_of_whole_images_are_reductions(pool: Any) -> None:
     assert pool is f.adaptive_avg_pool2d or {"window_reduce", "window_gradient"} & names(3)
 
 
-def test_a_step_of_ctc_is_a_shift_and_a_chain() -> None:
-    """Classes are picked before the steps, which are launches of their own on a GPU."""
+def test_a_step_of_ctc_is_a_chain() -> None:
+    """Classes are picked before the steps, and shifted states are parts of a carry."""
     lengths = calor.asarray([[5, 5], [2, 2]])
     targets = calor.asarray([[1, 2], [2, 1]])
     graph = calor.trace(lambda x: f.ctc_loss(x, targets, *lengths), calor.zeros((5, 2, 3)))
     (scan,) = [node for node in graph.nodes if node.op.name == "scan"]
     names = [node.op.name for node in scan.attributes["body"].nodes]
-    assert names.count("pad") == 1, graph.text()
-    assert "take_along" not in names, graph.text()
+    assert not {"pad", "take_along"} & {*names}, graph.text()

@@ -14,7 +14,7 @@ from calor.functions.statistics import mean
 from calor.ops import elementwise as e
 from calor.ops.composites import wide
 from calor.ops.indexing import take_along
-from calor.ops.movement import expand, number_like, pad, slice_
+from calor.ops.movement import concat, expand, number_like, pad, slice_
 from calor_nn.functional.loss import reduced
 
 if TYPE_CHECKING:
@@ -138,8 +138,8 @@ def _losses(logs: Tensor, targets: Tensor, inputs: Tensor, outputs: Tensor, blan
     valid = pair(e.less_equal, place, pair(e.mul, expand_dims(outputs, 1), 2))
     start = select(pair(e.bit_and, pair(e.less, place, 2), valid), 0.0, _NEVER)
     start = e.cast(start, dtype=logs.dtype)
-    # What steps add, picked at once: a step is two launches on a GPU, and its gradient has no sums
-    # by class.
+    # What steps add, picked at once: a step is one launch on a GPU, and its gradient has no sums by
+    # class.
     steps = logs.shape[0]
     places = expand(expand_dims(symbols, 0), shape=(steps, n, states))
     picked = take_along(logs, places, axis=2)
@@ -147,16 +147,24 @@ def _losses(logs: Tensor, targets: Tensor, inputs: Tensor, outputs: Tensor, blan
     times = expand_dims(arange(steps, device=logs.device), (1, 2))
     lives = pair(e.less, times, expand_dims(inputs, 1))
 
-    def step(alpha: Tensor, x: Any) -> tuple[Tensor, None]:
+    def behind(alpha: Tensor) -> Tensor:
+        """Return the states behind as many that are never entered: shifted ones are parts."""
+        made: Tensor = concat(pair(e.minimum, alpha, _NEVER), alpha, axis=1)
+        return made
+
+    def step(both: Tensor, x: Any) -> tuple[Tensor, None]:
         row, live = x
-        behind = _padded(alpha, 2, _NEVER)
-        stay = pair(e.logaddexp, alpha, _part(behind, 1, states))
-        moved = pair(e.logaddexp, stay, select(skips, _part(behind, 0, states), _NEVER))
+        moved = alpha = _part(both, states, states)
+        if labels:
+            moved = pair(e.logaddexp, alpha, _part(both, states - 1, states))
+            skipped = select(skips, _part(both, states - 2, states), _NEVER)
+            moved = pair(e.logaddexp, moved, skipped)
         kept = select(live, pair(e.add, moved, row), alpha)
-        return pair(e.maximum, kept, 2 * _NEVER), None
+        return behind(pair(e.maximum, kept, 2 * _NEVER)), None
 
     first = select(lives[0], pair(e.add, start, added[0]), start)
-    last, _ = scan(step, first, (added[1:], lives[1:]))
+    last, _ = scan(step, behind(first), (added[1:], lives[1:]))
+    last = _part(last, states, states)
     end = expand_dims(pair(e.mul, outputs, 2), 1)
     on_blank = take_along(last, end, axis=1)
     on_label = take_along(last, pair(e.maximum, pair(e.sub, end, 1), 0), axis=1)
@@ -178,13 +186,8 @@ def _interleaved(targets: Tensor, blank: int) -> Tensor:
 
 def _moved(x: Tensor, by: int, fill: float) -> Tensor:
     """Return x (N, S) shifted to the right by ``by`` elements, filled on the left."""
-    return _part(_padded(x, by, fill), 0, x.shape[1])
-
-
-def _padded(x: Tensor, by: int, fill: float) -> Tensor:
-    """Return x (N, S) behind ``by`` columns of a number."""
-    made: Tensor = pad(x, number_like(x, fill), low=(0, by), high=(0, 0), interior=(0, 0))
-    return made
+    wide: Tensor = pad(x, number_like(x, fill), low=(0, by), high=(0, 0), interior=(0, 0))
+    return _part(wide, 0, x.shape[1])
 
 
 def _part(x: Tensor, begin: int, count: int) -> Tensor:
