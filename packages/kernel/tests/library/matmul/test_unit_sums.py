@@ -8,6 +8,7 @@ from calor.specs import spec
 from calor_interpreter.device import MANY_UNITS, LanesDevice
 from calor_kernel.contract.work import Request, View
 from calor_kernel.library.matmul.lowering import lower_dot_general
+from calor_kernel.library.matmul.problem import product_of
 from calor_kernel.runtime.backend import KernelBackend
 
 from .test_matmul import check
@@ -15,7 +16,7 @@ from .test_matmul import check
 EACH = ((2,), (1,))
 ONE = ((0,), (0,))
 # Batches, rows, terms, columns.
-SIZES = [(40, 3, 2, 5), (33, 1, 32, 1), (300, 2, 1, 2), (32, 6, 0, 4)]
+SIZES = [(40, 3, 2, 5), (33, 1, 32, 1), (300, 2, 1, 2), (32, 6, 0, 4), (4, 1, 1, 64), (2, 9, 8, 5)]
 ORDERS = [(None, None), ((0, 2, 1), None), (None, (0, 2, 1)), ((1, 2, 0), (2, 0, 1))]
 
 
@@ -54,9 +55,27 @@ def test_types(backend, dtype, result):
     check(backend, row, dtype, result)
 
 
-@pytest.mark.parametrize("sizes", [(31, 2, 2, 2), (64, 2, 33, 2), (64, 32, 3, 32)], ids=str)
+@pytest.mark.parametrize(
+    "sizes",
+    [(1, 2, 2, 2), (31, 2, 9, 2), (16, 16, 8, 16), (64, 2, 33, 2), (64, 32, 3, 32)],
+    ids=str,
+)
 def test_few_or_large_products_are_of_other_ways(sizes):
     assert "matmul unit sums" not in labels(*sizes)
+
+
+def test_one_term_is_read_as_it_lies():
+    """A term of each product, and rows apart: no operand is copied to be dense."""
+    views = (View((4, 50, 1), (50, 1, 1), as_dtype("float16")),
+             View((4, 1, 64), (64, 64, 1), as_dtype("float16")))  # fmt: skip
+    apart = View((4, 50, 1), (150, 3, 1), as_dtype("float16"))
+    for left in (views[0], apart):
+        attributes = {"contract": EACH, "batch": ONE, "dtype": as_dtype("float16")}
+        made = spec((4, 50, 64), as_dtype("float16"))
+        request = Request("dot_general", attributes, (left, views[1]), (made,), MANY_UNITS)
+        product, copies = product_of(request)
+        assert copies == (None, None)
+        assert 1 in (product.a.depth, product.a.free)
 
 
 def test_batches_that_repeat_an_operand(backend):

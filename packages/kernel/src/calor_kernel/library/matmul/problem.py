@@ -146,11 +146,11 @@ def _two(
 def _beyond(depth: tuple[int, int], free: tuple[int, int]) -> tuple[int, int]:
     """Return a summed axis; that of one term has a stride as the lines of an operand have.
 
-    Copy engines take no lines of one address.
+    Copy engines take no lines of one address. Where no lines are dense, each is of the one term.
     """
-    if depth[1] != 0 or depth[0] != 1 or free[1] != 1:
+    if depth[1] != 0 or depth[0] != 1:
         return depth
-    return 1, -(-free[0] // _ACCESS) * _ACCESS
+    return 1, -(-free[0] // _ACCESS) * _ACCESS if free[1] == 1 else 1
 
 
 def _lead(view: View, axes: Axes) -> int:

@@ -20,8 +20,10 @@ from calor_kernel.library.matmul.task import Batches, Strides, Task
 
 _UNITS: Final = 256  # of a cube
 # The most terms of a sum and of a product, and the fewest products: with more terms, or for fewer
-# products, cubes that share what they read take less.
+# products, cubes that share what they read take less; unless sums have few terms, and all products
+# of a batch take no longer than the launch.
 _TERMS, _PRODUCT, _BATCHES = 32, 2048, 32
+_SHORT, _FEW = 8, 1 << 14
 
 
 @kl.kernel
@@ -69,7 +71,12 @@ def refusal(product: Product) -> str | None:
         return "it reads no float8"
     if product.k > _TERMS or product.m * product.n * product.k > _PRODUCT:
         return "its products have many terms"
-    return "it is of few products" if product.batches < _BATCHES else None
+    if product.batches >= _BATCHES:
+        return None
+    short = product.batches > 1 and product.k <= _SHORT
+    if short and product.batches * product.m * product.n * product.k <= _FEW:
+        return None
+    return "it is of few products"
 
 
 def unit_sums_launch(task: Task) -> Launch:
