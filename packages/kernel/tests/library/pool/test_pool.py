@@ -204,3 +204,29 @@ def test_vectors_in_blocks(monkeypatch, kind, row):
         check(backend, "window_gradient", kind, row, dtype)
     assert made
     assert all(one.whole and one.across > 1 for one in made)
+
+
+FEW = [
+    ((3, 56, 56), (28, 28), (28, 28), (NONE, NONE), (1, 1)),
+    ((2, 9, 40), (3, 13), (2, 9), ((1, 1), (3, 2)), (2, 1)),
+    ((4, 90), (40,), (45,), ((5, 7),), (1,)),
+    ((2, 3, 90), (3, 33), (1, 40), (NONE, NONE), (1, 1)),
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int8"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("op", OPS[:2])
+@pytest.mark.parametrize("row", FEW, ids=str)
+def test_vectors_along_few_windows(monkeypatch, op, kind, dtype, row):
+    made = []
+
+    def few(*given):
+        made.append(before(*given))
+        return made[-1]
+
+    before = rows_launch._few
+    monkeypatch.setattr(rows_launch, "_few", few)
+    backend = KernelBackend("lanes", lambda index: LanesDevice(ONE_UNIT))
+    check(backend, op, kind, row, dtype)
+    assert (op, kind) == (OPS[1], "sum") or any(made)

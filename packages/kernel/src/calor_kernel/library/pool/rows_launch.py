@@ -10,6 +10,7 @@ from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
 from calor_kernel.contract.work import Launch, Output, View
 from calor_kernel.library.conv.row_windows import Along, Back, Extent, GivenRows, SeenRows
 from calor_kernel.library.conv.vector_tiles import Slide
+from calor_kernel.library.pool.few_windows import choose_few_windows, reduce_few_windows
 from calor_kernel.library.pool.long_rows import choose_long_rows, reduce_long_rows
 from calor_kernel.library.pool.problem import Windows, leading, reduction
 from calor_kernel.library.pool.rows import choose_rows, gather_rows, reduce_rows
@@ -59,11 +60,25 @@ def _seen(rows: Rows, x: View) -> tuple[dict[str, object], Grid]:
         "row_step": rows.row_step,
         "dilation": high.dilation,
     }
-    if wide.window > _LONGEST:
-        given |= {"taps": wide.window, "gap": wide.dilation, "stride": wide.stride}
-    else:
-        given["along"] = Along(wide.window, wide.stride, wide.dilation)
     return given, Grid.line(-(-count // turns))
+
+
+def _along(wide: Slide[int]) -> dict[str, object]:
+    """Return the arguments of windows along a row whose vectors are of neighbouring windows."""
+    if wide.window > _LONGEST:
+        return {"taps": wide.window, "gap": wide.dilation, "stride": wide.stride}
+    return {"along": Along(wide.window, wide.stride, wide.dilation)}
+
+
+def _few(rows: Rows, lanes: int, others: int) -> dict[str, object] | None:
+    """Return the arguments of few windows along rows; None unless these are fewer vectors.
+
+    ``others``: vectors of a row if neighbouring windows are lanes.
+    """
+    wide = rows.wide
+    if wide.dilation != 1 or not exceeds(others, wide.count * -(-wide.window // lanes)):
+        return None
+    return {"taps": wide.window, "stride": wide.stride}
 
 
 def _extent(slide: Slide[int]) -> Extent[int]:
@@ -82,8 +97,14 @@ def reduction_of_rows(windows: Windows, x: View, kind: str, info: DeviceInfo) ->
     long = bool(shared) and x.dtype is by.dtype and exceeds(nbytes, shared // 2)
     stream = long and rows.wide.count % lanes == 0
     nbytes += windows.elements * x.dtype.itemsize
-    seen, grid = _seen(rows, x)
-    seen |= {"x": operand(0, x), "c": Bound(Output(), x.dtype), "lanes": lanes, "by": by}
+    given, grid = _seen(rows, x)
+    given |= {"x": operand(0, x), "c": Bound(Output(), x.dtype), "lanes": lanes, "by": by}
+    wide = rows.wide
+    few = _few(rows, lanes, -(-wide.count // lanes) * wide.stride + wide.window // lanes)
+    if few is not None:
+        effort = Effort("few windows", windows.windows * windows.places, nbytes)
+        return launch(reduce_few_windows, grid, effort, **few, **given)
+    seen = _along(wide) | given
     work = windows.windows * windows.places
     if rows.wide.window <= _LONGEST:
         effort = Effort("window rows", work, nbytes)
@@ -122,21 +143,21 @@ def choice_of_rows(
         return None
     by = reduction(kind, x.dtype)
     lanes = max(1, info.vector_bytes // max(by.dtype.itemsize, 4))
-    long = rows.wide.window > _LONGEST
-    if long and exceeds(lanes, 2 * rows.wide.count):
-        return None
-    seen, grid = _seen(rows, x)
+    wide = rows.wide
+    given, grid = _seen(rows, x)
+    given |= {"x": operand(1, x), "chosen": chosen, "lanes": lanes, "by": by}
     nbytes = windows.elements * x.dtype.itemsize + windows.windows * chosen.dtype.itemsize
-    return launch(
-        choose_long_rows if long else choose_rows,
-        grid,
-        Effort("window choice rows", windows.windows * windows.places, nbytes),
-        x=operand(1, x),
-        chosen=chosen,
-        lanes=lanes,
-        by=by,
-        **seen,
-    )
+    work = windows.windows * windows.places
+    few = _few(rows, lanes, -(-wide.count // lanes) * wide.window)
+    if few is not None:
+        effort = Effort("few windows' choice", work, nbytes)
+        return launch(choose_few_windows, grid, effort, **few, **given)
+    long = wide.window > _LONGEST
+    if long and exceeds(lanes, 2 * wide.count):
+        return None
+    effort = Effort("window choice rows", work, nbytes)
+    kernel = choose_long_rows if long else choose_rows
+    return launch(kernel, grid, effort, **_along(wide), **given)
 
 
 def gradient_of_rows(
