@@ -42,6 +42,8 @@ from .checks import (
     protocol,
     random_bits,
     sizes,
+    slopes,
+    slopes_of_lines,
     state,
     stored,
     streams,
@@ -130,6 +132,8 @@ def _contracts() -> Iterator[Check]:
     yield from crossings.crossings()
     yield from transforms.transforms()
     yield from drawn_gradients.gradients_of_drawn()
+    yield from slopes.slopes()
+    yield from slopes_of_lines.slopes_of_lines()
     yield from drawn_histories.histories()
     yield from drawn_networks.networks()
 

@@ -348,3 +348,13 @@ def test_names_and_parameters() -> None:
     assert made.__doc__ == "Return x."
     assert made(calor.asarray([2.0])).tolist() == [2.0]
     assert isinstance(TABLE["own"], Op)
+
+
+@pytest.mark.parametrize(("name", "slope"), [("xlogy", 0.5), ("xlog1py", 1 / 3)])
+def test_a_product_with_a_logarithm_has_both_mixed_derivatives_at_0(
+    name: str, slope: float
+) -> None:
+    x, y = (calor.asarray(v, dtype="float64") for v in (0.0, 2.0))
+    for first, second in ((0, 1), (1, 0)):
+        mixed = calor.grad(calor.grad(getattr(calor, name), argnums=first), argnums=second)
+        assert mixed(x, y).item() == pytest.approx(slope)

@@ -27,6 +27,10 @@ def _without_the_last_image(right: Function) -> Function:
     return conv_weight_gradient
 
 
+def _off_below_0(y: Any, operands: Any, attributes: Any) -> Any:
+    return np.where(operands[0] < 0, y * y.dtype.type(1.01), y)
+
+
 def _all_in_ties(right: Function) -> Function:
     """Give the gradient of a window to each of its largest elements."""
 
@@ -117,6 +121,13 @@ FAULTS = [
         changing(conv=_without_the_last_channel),
         ("crossed/conv-layer/float32",),
         ("conv",),
+    ),
+    Fault(
+        "digamma-below-0-off",
+        "the derivative of lgamma is off below 0 alone",
+        changing(digamma=afterwards(_off_below_0)),
+        ("gradient-points/slope-lgamma-below-0/float64",),
+        ("lgamma",),
     ),
     Fault(
         "solution-gradient-off",

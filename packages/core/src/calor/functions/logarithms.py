@@ -43,13 +43,17 @@ def _slopes(
 ) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Return the derivatives of a · logarithm(b); by a it is 0 where no other a has a number."""
 
+    def edge_of(a: Any, b: Any) -> Any:
+        return e.bit_and(e.equal(a, fill(a, 0)), b <= one - 1)
+
     def by_a(y: Any, a: Any, b: Any) -> Any:
-        edge = e.bit_and(e.equal(a, fill(a, 0)), b <= one - 1)
+        edge = edge_of(a, b)
         return e.where(edge, fill(a, 0), logarithm(e.where(edge, fill(b, one), b)))
 
     def by_b(y: Any, a: Any, b: Any) -> Any:
-        nothing = _no_product(a, b)
-        return e.where(nothing, fill(a, 0), a / e.where(nothing, fill(b, 1), b + (1 - one)))
+        # Elsewhere a zero is a number like others, in which this derivative has one too.
+        edge = edge_of(a, b)
+        return e.where(edge, fill(a, 0), a / e.where(edge, fill(b, 1), b + (1 - one)))
 
     return by_a, by_b
 
