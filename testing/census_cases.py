@@ -434,10 +434,10 @@ def _rare(device: str) -> Iterator[Named]:
         yield f"attention of {channels} channels", training(_channels, maps)
     yield "attention with a learned bias", training(_biased, pairs, pairs, pairs, bias)
     # Windows of an image, as Swin has.
-    windows: Operand = ((64, 6, 144, 32), "bfloat16")
+    parts: Operand = ((64, 6, 144, 32), "bfloat16")
     yield (
         "attention with a learned bias of windows",
-        training(_biased, windows, windows, windows, ((6, 144, 144), "bfloat16")),
+        training(_biased, parts, parts, parts, ((6, 144, 144), "bfloat16")),
     )
     # Tokens of a text that many places of an image attend to, and few tokens that look at many.
     attend = _functional("scaled_dot_product_attention")

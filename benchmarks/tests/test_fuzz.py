@@ -296,9 +296,10 @@ def test_a_process_that_is_over_fails_no_case(
     worker = Worker(importlib.import_module("ending_worker").serve, ("said",), timeout=5.0)
     try:
         assert worker.ask("end") == "said end"
-        assert worker.process is None
+        assert worker.process is None, "an answer was the last"
         assert worker.ask("die unasked") == "said die unasked"
-        worker.process.join(5)
+        running: Any = worker.process
+        running.join(5)
         assert worker.ask("a") == "said a"
         assert worker.starts == 3
     finally:

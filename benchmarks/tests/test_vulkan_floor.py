@@ -47,7 +47,7 @@ def test_a_table_is_printed_and_written(
 def test_what_is_missing_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(vulkan_floor.shutil, "which", lambda name: None)
+    monkeypatch.setattr("shutil.which", lambda name: None)
     with pytest.raises(SystemExit):
         vulkan_floor.main([])
     assert "there is no g++, glslangValidator" in capsys.readouterr().err
