@@ -7,6 +7,7 @@ import pytest
 
 from calor.dtypes import DType, bfloat16, float32, int8, int32, int64
 from calor_interpreter.launch import run_on_lanes
+from calor_kernel import language as kl
 from calor_kernel.language import (
     Buffer,
     Scalar,
@@ -23,6 +24,7 @@ from calor_wgpu.passes import (
     divide_by_products,
     mask_branched_loads,
 )
+from calor_wgpu.passes.dividing import short_factor
 from calor_wgpu.wgsl import WGSL, print_wgsl
 from device_runs import run
 
@@ -235,3 +237,34 @@ def test_quotients_by_constants(divisor: int, device: Any) -> None:
             run(device, made, (1, 1, 1), [x, q, r])
         np.testing.assert_array_equal(q, x // divisor)
         np.testing.assert_array_equal(r, x % divisor)
+
+
+@pytest.mark.parametrize("most", [1, 57, 3363, 65_535, 1 << 20])
+def test_factors_of_32_bits_divide_exactly(most: int) -> None:
+    numbers = np.arange(most + 1, dtype=np.uint32)
+    for divisor in (3, 5, 7, 11, 58, 641, 3364, 65_537, 10**6 + 3):
+        short = short_factor(divisor, most)
+        assert short is not None or most > 3363
+        if short is not None:
+            factor, shift = short
+            np.testing.assert_array_equal(numbers * np.uint32(factor) >> shift, numbers // divisor)
+
+
+def test_small_numbers_are_divided_in_32_bits() -> None:
+    """A choice by a comparison, a remainder and a minimum bound what is divided."""
+
+    @kernel
+    def divided(x: Any, q: Any) -> None:
+        i = absolute_position()
+        number = x[i] & 0x7FFFFFFF
+        chosen = select(number < 3364, number, 0)
+        rest = modulo(number, 4096)
+        q[i] = chosen // 58 + rest // 7 + kl.min(number, 999) // 31
+
+    x = np.arange(0, 64 * 97, 97, dtype=np.int32)
+    made = divide_by_products(divided.build([WHOLE, WHOLE], cube=(64, 1, 1)))
+    assert {o.name for o in made.body.walk()}.isdisjoint({"mulhi", "quotient"})
+    q = np.zeros(64, np.int32)
+    run_on_lanes(made, (1, 1, 1), [x, q])
+    chosen = np.where(x < 3364, x, 0)
+    np.testing.assert_array_equal(q, chosen // 58 + x % 4096 // 7 + np.minimum(x, 999) // 31)

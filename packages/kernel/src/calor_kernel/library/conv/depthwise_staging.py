@@ -131,7 +131,8 @@ class Tile:
                 e = begin + turn * units
                 # Units beyond the end load the first position again and store nothing.
                 e = kl.select(e < total, e, 0) if turns > 1 else e
-                part, pixel = e // self.area, e % self.area
+                # One part has all positions; compilers do not see that the quotient is 0.
+                part, pixel = (e // self.area, e % self.area) if parts > 1 else (e * 0, e)
                 staged = unraveled(pixel, self.counts)
                 place = [begun + i for begun, i in zip(first, staged, strict=True)]
                 inside = place[0] >= 0
