@@ -243,3 +243,20 @@ def test_products_of_few_terms_are_written_by_tma(shape: Any, copies: int) -> No
     labels = [launch.label for launch in works[0].launches]
     assert labels.count("matmul operand padding") == copies
     assert ("boxes" in labels[-1]) is (m > 64)
+
+
+@pytest.mark.parametrize(("batch", "copies"), [(64, 2), (40, 2), (26, 0)])
+def test_tiles_of_a_core_each_take_whole_turns(batch: int, copies: int) -> None:
+    """64 matrices have 2.4 tiles for a core, which take three turns; 26 have 0.98, one turn."""
+    load_families()
+    m, k, n = 577, 577, 128
+    views = (
+        View((batch, m, k), (m * k, k, 1), float32),
+        View((batch, k, n), (n * k, 1, k), float32),
+    )
+    said = {"contract": ((2,), (1,)), "batch": ((0,), (0,)), "precision": "high"}
+    asked = Request("dot_general", said, views, (spec((batch, m, n), float32),), _info())
+    works = lower_dot_general(asked)
+    assert not isinstance(works, Refusal)
+    labels = [launch.label for launch in works[0].launches]
+    assert labels.count("matmul operand padding") == copies

@@ -25,6 +25,7 @@ from calor_kernel.contract.choices import exceeds
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.ways import Row, Way
 from calor_kernel.contract.work import Dropped, Request, Work
+from calor_kernel.library.gemm.mma import MmaPlan
 from calor_kernel.library.matmul.operand_padding import padded, ready
 from calor_kernel.library.matmul.predicated_mma import COPIED, mma_plan
 from calor_kernel.library.matmul.problem import Product
@@ -75,6 +76,8 @@ _FEWER, _DEEPEST = 0.87, 4
 # the rates of an H200.
 _PER_FLOP: Final[Mapping[bool, int]] = {False: 700, True: 1_200}
 _PER_BYTE, _PER_COPY = 66_667, 150_000_000_000
+# Units of cubes that share a core, at most.
+_SHARING = 128
 # The terms that a tile could multiply while its first elements are copied through registers.
 _THROUGH_REGISTERS = 64
 
@@ -160,9 +163,20 @@ def _worth_padding(product: Product, info: DeviceInfo) -> bool:
     terms = -(-product.k // plan.depth) * plan.depth
     if min(accesses) * int(plan.dtype.itemsize) < COPIED:
         terms += _THROUGH_REGISTERS
-    flops = 2 * product.batches * product.m * product.n * terms
+    flops = 2 * _computed(product, plan, info) * terms
     cost = _PER_BYTE * sum(copied) + _PER_COPY * len(copied)
     return exceeds(_PER_FLOP[product.rounded] * flops, cost)
+
+
+def _computed(product: Product, plan: MmaPlan, info: DeviceInfo) -> int:
+    """Return the elements of results in the time of a product: large tiles are one for a core.
+
+    A core without a tile in the last turn waits as long as the others compute, by either way.
+    """
+    tiles = cubes_of(product, plan)
+    if plan.units <= _SHARING or not exceeds(tiles, info.cores):
+        return product.batches * product.m * product.n
+    return -(-tiles // info.cores) * info.cores * plan.rows * plan.columns
 
 
 def _along(product: Product) -> bool:
