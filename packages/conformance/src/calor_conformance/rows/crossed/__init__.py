@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from . import (
     chains,
+    couples,
     elementwise,
     forms,
     indexing,
@@ -44,6 +45,7 @@ SUBJECTS: list[Subject] = [
     *sources.SUBJECTS,
     *transforms.SUBJECTS,
     *chains.SUBJECTS,
+    *couples.SUBJECTS,
     *programs.SUBJECTS,
     *forms.SUBJECTS,
 ]

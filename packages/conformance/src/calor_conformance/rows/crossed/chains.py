@@ -295,7 +295,10 @@ _THROUGH = (
     calor.int32, calor.float32, calor.int8, calor.uint8, calor.float16, calor.int64,
     calor.bfloat16, calor.float64, calor.uint32,
 )  # fmt: skip
-_WHOLE = (int32, float32, calor.int64, calor.uint32, calor.int8, float64)
+_WHOLE = (
+    int32, float32, calor.int64, calor.uint32, calor.int8, float64, calor.float16, calor.bfloat16,
+    calor.uint8,
+)  # fmt: skip
 # A compiler sees programs that are traced.
 _TRACED: dict[str, Any] = {"mode": ("jit", "again")}
 
