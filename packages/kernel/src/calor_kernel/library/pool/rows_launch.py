@@ -10,7 +10,7 @@ from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
 from calor_kernel.contract.work import Launch, Output, View
 from calor_kernel.library.conv.row_windows import Along, Back, Extent, GivenRows, SeenRows
 from calor_kernel.library.conv.vector_tiles import Slide
-from calor_kernel.library.pool.few_windows import choose_few_windows, reduce_few_windows
+from calor_kernel.library.pool.distant_windows import choose_few_windows, reduce_few_windows
 from calor_kernel.library.pool.long_rows import choose_long_rows, reduce_long_rows
 from calor_kernel.library.pool.problem import Windows, leading, reduction
 from calor_kernel.library.pool.rows import choose_rows, gather_rows, reduce_rows

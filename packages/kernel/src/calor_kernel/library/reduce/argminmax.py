@@ -4,7 +4,7 @@ Requirements: the first of equal extremes, and a NaN before any number. A row is
 extreme once that is known, which costs less than carrying indices; a block of a long row is
 searched only if it holds a better one. Across rows, indices are carried as vectors of columns. Few
 results of many terms are divided into parts, which leave values and indices for another launch.
-These are the kernels of cubes of one unit; `argminmax_teams` has those of many.
+These are the kernels of cubes of one unit; `argminmax_cooperative` has those of many.
 """
 
 from __future__ import annotations

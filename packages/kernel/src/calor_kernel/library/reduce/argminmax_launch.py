@@ -26,7 +26,7 @@ from calor_kernel.library.reduce.argminmax import (
     argminmax_rows,
     join_indices,
 )
-from calor_kernel.library.reduce.argminmax_teams import (
+from calor_kernel.library.reduce.argminmax_cooperative import (
     ArgTasks,
     Team,
     argminmax_joined,

@@ -25,10 +25,10 @@ from calor_kernel.contract.work import Flags, Input, Launch, Output, View
 from calor_kernel.library.elementwise.values import stored
 from calor_kernel.library.reduce.columns import Blocks, ColumnPlan, reduce_columns
 from calor_kernel.library.reduce.columns_joined import reduce_columns_joined
+from calor_kernel.library.reduce.cooperative_rows import lines_of, read_again, team_of, weight_of
 from calor_kernel.library.reduce.job import Problem, Strides
 from calor_kernel.library.reduce.program import Program
 from calor_kernel.library.reduce.row_state import RowPlan, Rows
-from calor_kernel.library.reduce.row_teams import lines_of, read_again, team_of, weight_of
 from calor_kernel.library.reduce.rows import reduce_rows
 
 # Bytes that a cube of one unit reads and writes: some microseconds of work.

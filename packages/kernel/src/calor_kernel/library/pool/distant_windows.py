@@ -11,7 +11,7 @@ from calor.dtypes import int32
 from calor_kernel import language as kl
 from calor_kernel.library.conv.row_windows import SeenRows, each_row
 from calor_kernel.library.conv.vector_tiles import below
-from calor_kernel.library.reduce.argminmax_teams import over_lanes
+from calor_kernel.library.reduce.argminmax_cooperative import over_lanes
 from calor_kernel.library.reduce.reduction_ops import ReductionOp
 
 
