@@ -442,9 +442,10 @@ def _rare(device: str) -> Iterator[Named]:
     # Tokens of a text that many places of an image attend to, and few tokens that look at many.
     attend = _functional("scaled_dot_product_attention")
     for dtype in ("float32", "bfloat16"):
-        few, many = (((2, 8, tokens, 64), dtype) for tokens in (7, 1024))
-        yield f"attention of few queries {dtype}", training(attend, few, many, many)
-        yield f"attention to few keys {dtype}", training(attend, many, few, few)
+        short: Operand = ((2, 8, 7, 64), dtype)
+        long: Operand = ((2, 8, 1024, 64), dtype)
+        yield f"attention of few queries {dtype}", training(attend, short, long, long)
+        yield f"attention to few keys {dtype}", training(attend, long, short, short)
     if device == "metal":
         return  # It has no float64.
     doubles: Operand = ((8, 100_000), "float64")
