@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
 
 from calor.dtypes import float32
 from calor_cuda.kernels.attention.warpgroup_tf32_plan import ROOM, Tf32Plan
@@ -17,7 +20,7 @@ from calor_cuda.kernels.attention.warpgroup_tma import (
     query_gradient_tma,
 )
 from calor_cuda.kernels.attention.warpgroup_tma_plan import OWN, HeadSteps, TmaPlan, line_of
-from calor_kernel.contract.choices import greatest, is_size, least
+from calor_kernel.contract.choices import choice, greatest, is_size, least
 from calor_kernel.contract.launching import Bound, Multiple
 from calor_kernel.contract.work import Launch, Output, Request, View, Work
 from calor_kernel.language.kernel import KernelFunction
@@ -53,6 +56,9 @@ TF32_KEY: tuple[_Tiles, ...] = ((2, 64, 2, True, 1), (2, 64, 2, False, 1), (1, 6
 _KEPT = 2
 # Minimum of rows.
 _LEAST = 16
+# Of causal tiles: the least cubes that read the same rows, the most tiles whose division is tried,
+# and how much longer than the best one a division may take.
+_READING, _SIMULATED, _EVEN = 4, 1 << 14, 1.03
 # Parts of the keys of few tiles that outweigh a launch that joins them.
 _PARTS = 4
 # Keys of a step of the products with values, and the share of a block that a shorter one is of it.
@@ -210,6 +216,33 @@ def _found(
     return [replace(plan, block=block_of(p.keys, plan.block)) for plan in plans]
 
 
+@choice(low=1)
+@lru_cache(1 << 12)
+def even_band(band: int, down: int, heads: int, cores: int, shared: int) -> int:
+    """Return the least band of heads, no smaller than one, whose causal tiles cubes share evenly.
+
+    ``down``: the tiles of a head, the longest first. ``shared``: the heads that read the same rows.
+    In a larger band fewer cubes read those at a time.
+
+    >>> even_band(3, 32, 16, 132, 1), even_band(6, 32, 64, 132, 1), even_band(24, 16, 256, 132, 1)
+    (16, 6, 24)
+    """
+    most = max(band, min(heads, cores // _READING * shared))
+    if not 0 < down * heads <= _SIMULATED:
+        return band
+    numbers = np.arange(down * heads)
+    turns, places = numbers // cores, numbers % cores
+    cubes = np.where(turns % 2 == 1, cores - 1 - places, places)
+
+    def longest(one: int) -> float:
+        begins = numbers // (down * one) * one
+        lengths = down - numbers % (down * one) // np.minimum(heads - begins, one)
+        return float(np.bincount(cubes, lengths).max())
+
+    times = [longest(one) for one in range(band, most + 1)]
+    return band + next(n for n, time in enumerate(times) if time <= _EVEN * min(times))
+
+
 def block_of(keys: int, most: int) -> int:
     """Return the keys of a block, of at most ``most``, so that the last one is not nearly empty.
 
@@ -266,7 +299,10 @@ def _launch(
     a_head = greatest(read * (p.features + p.values) * int(p.dtype.itemsize), 1)
     kept = greatest((info.caches[-1] if info.caches else 0) // _KEPT // a_head, 1)
     # Heads that share keys count once.
-    band = least(kept * (1 if by_keys else p.group), greatest(p.batch * heads, 1))
-    cubes = least(-(-rows // plan.rows) * heads * p.batch, info.cores), 1, 1
+    shared = 1 if by_keys else p.group
+    band, down = least(kept * shared, greatest(p.batch * heads, 1)), -(-rows // plan.rows)
+    cubes = least(down * heads * p.batch, info.cores), 1, 1
+    if p.causal:
+        band = even_band(band, down, heads * p.batch, info.cores, shared)
     own = {**own, "batches": p.batch, "band": band}
     return replace(launch_of(function, plan, p, request, cubes, flops, **own), alone=True)
