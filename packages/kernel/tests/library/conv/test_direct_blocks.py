@@ -8,7 +8,7 @@ import pytest
 from calor import dtypes
 from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.contract.work import View
-from calor_kernel.library.conv import planar_images
+from calor_kernel.library.conv import direct_blocks_launch, planar_images
 from calor_kernel.runtime.backend import KernelBackend
 
 from .test_conv import NONE, OPS, check
@@ -226,3 +226,34 @@ def test_blocks_grow_with_the_work(op, images, block):
     request = request_of(op, row, dtypes.float32, replace(BLOCKS, cores=132))
     (work,) = LOWERINGS[op](request)
     assert work.launches[0].label.endswith(block)
+
+
+# Channels of a unit, the op, and shapes: groups of several outputs, with strides, alone.
+SEVERAL = [
+    (4, "conv", ((2, 8, 11, 9), (8, 4, 3, 3), ONE, (ONE, ONE), ONE, 2)),
+    (4, "conv_input_gradient", ((2, 8, 11, 9), (6, 4, 3, 3), ONE, (ONE, ONE), ONE, 2)),
+    (3, "conv", ((1, 6, 9, 10), (6, 3, 3, 3), (2, 1), (ONE, (2, 0)), (1, 2), 2)),
+    (4, "conv", ((1, 6, 40), (8, 3, 5), (1,), ((2, 2),), (1,), 2)),
+    (2, "conv_input_gradient", ((1, 4, 8, 9), (4, 2, 3, 3), (2, 2), (ONE, ONE), ONE, 2)),
+    (1, "conv", ((1, 10, 9, 9), (10, 5, 3, 3), ONE, (ONE, ONE), ONE, 2)),
+    (1, "conv", ((1, 4, 9, 9), (4, 2, 5, 5), ONE, (ONE, ONE), ONE, 2)),
+    (3, "conv", ((2, 5, 9, 9), (3, 5, 3, 3), ONE, (ONE, ONE), ONE, 1)),
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("beside", "op", "row"), SEVERAL, ids=str)
+def test_channels_of_a_group_share_what_a_unit_reads(backend, beside, op, row, dtype, monkeypatch):
+    monkeypatch.setattr(direct_blocks_launch, "_BUSY", 1)
+    (work, *_) = LOWERINGS[op](request_of(op, row, getattr(dtypes, dtype), BLOCKS))
+    said = dict(work.launches[0].build.keywords)
+    assert (work.way.name, said["beside"]) == ("direct blocks", beside)
+    check(backend, op, row, dtype)
+
+
+def test_blocks_have_one_channel_where_units_would_be_idle():
+    row = SEVERAL[0][2]
+    for images, beside in ((2, 1), (512, 4)):
+        many = (images, *row[0][1:]), *row[1:]
+        (work, *_) = LOWERINGS["conv"](request_of("conv", many, dtypes.float32, BLOCKS))
+        assert dict(work.launches[0].build.keywords)["beside"] == beside

@@ -210,34 +210,41 @@ def direct_blocks(
     after: After | None,
     *,
     blocks: tuple[Block, ...],
+    beside: int,
     together: int,
     accumulate: DType,
     epilogue: Epilogue | None = None,
 ) -> None:
     """Compute ``total`` blocks of a convolution or of an input gradient, one for each unit.
 
-    ``parts``: groups, outputs of a group, and blocks along each axis. The inner axes of ``x_steps``
-    and ``w_steps`` are summed, over ``depth`` values.
+    A block has ``beside`` output channels, which share what it reads. ``parts``: groups, blocks of
+    a group's outputs, and blocks along each axis. The inner axes of ``x_steps`` and ``w_steps`` are
+    summed, over ``depth`` values.
     """
     kl.launch_attributes(cubes_per_core=together)
     unit = kl.absolute_position()
     if unit < total:
         image, group, output, *tops = kl.unravel(unit, (0, *parts))
         seen = seen_by(blocks, lines, tops, accumulate)
-        acc = kl.registers(tuple(block.outputs for block in blocks), accumulate)
+        first, sizes = output * beside, tuple(block.outputs for block in blocks)
+        accs = [kl.registers(sizes, accumulate) for _ in range(beside)]
         reads = reads_of(blocks)
         for d in kl.range(depth):
             at = x_steps.at(image, group) + d * x_steps.inner
-            of = w_steps.at(group, output) + d * w_steps.inner
-            weights = window_of(w, of, lines, blocks, accumulate)
+            weights = []
+            for j in range(beside):
+                of = w_steps.at(group, first + j) + d * w_steps.inner
+                weights.append(window_of(w, of, lines, blocks, accumulate))
             for place, uses in reads:
                 value = seen.read(x, at, place, accumulate)
-                for pixel, tap in uses:
-                    acc[pixel] = multiply_add(weights[tap], value, acc[pixel])
-        to = c_steps.at(image, group) + output * c_steps.inner
+                for acc, taps in zip(accs, weights, strict=True):
+                    for pixel, tap in uses:
+                        acc[pixel] = multiply_add(taps[tap], value, acc[pixel])
         ends = writer(epilogue, after, c, image)
-        channel = group * parts[1].divisor + output
-        write_block(acc, c, to, ends, channel, blocks, lines, tops)
+        for j, acc in enumerate(accs):
+            to = c_steps.at(image, group) + (first + j) * c_steps.inner
+            channel = group * (parts[1].divisor * beside) + first + j
+            write_block(acc, c, to, ends, channel, blocks, lines, tops)
 
 
 @kl.kernel

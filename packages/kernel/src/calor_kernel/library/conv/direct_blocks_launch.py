@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from math import prod
 
 from calor_kernel import language as kl
-from calor_kernel.contract.choices import greatest, hinted
+from calor_kernel.contract.choices import greatest, hinted, is_size
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, operand
 from calor_kernel.contract.work import Output, Request, View, Work, row_major
@@ -34,8 +34,12 @@ _TAPS, _PHASES = 63, 16
 _FEW = 8
 # Rows and columns of a block; columns where an image is one row.
 _ROWS, _COLUMNS = 8, 4
+# Output channels of a block at most, and registers of 32 bits for their weights and their sums.
+_BESIDE, _WEIGHTS, _SUMS = 4, 36, 32
 # The cubes of a core whose units have registers for so many weights of 32 bits.
 _TOGETHER = ((9, 5), (25, 3), (2 * _TAPS, 2))
+# The same of blocks of several channels.
+_SEVERAL = 4
 # Units that a core has at least, so that some compute while others wait for memory; what a unit
 # does beside its products, in reads.
 _BUSY, _FIXED = 1024, 12
@@ -117,6 +121,28 @@ def _blocks(axes: Sequence[Axis[int]], planes: int, info: DeviceInfo) -> tuple[B
     return *deep, min(choices, key=cost), wide
 
 
+def _beside(
+    p: Correlation, axes: Sequence[Axis[int]], info: DeviceInfo
+) -> tuple[int, tuple[Block, ...]]:
+    """Return the output channels of a block, and the blocks along each axis.
+
+    Channels that share what they read are as many as registers hold, and leave all units work.
+    """
+    images, groups, outputs = p.leads
+    planes = images.size * groups.size * outputs.size
+    for beside in range(_BESIDE, 1, -1):
+        if is_size(outputs.size) or outputs.size % beside or beside * _registers(p) > _WEIGHTS:
+            continue
+        blocks = _blocks(axes, planes // beside, info)
+        sums = beside * prod(block.outputs for block in blocks)
+        counts = [-(-hinted(a.count) // b.outputs) for a, b in zip(axes, blocks, strict=True)]
+        units = hinted(planes) // beside * prod(counts)
+        words = max(accumulator(p.a.dtype).itemsize // 4, 1)
+        if sums * words <= _SUMS and units >= _BUSY * info.cores:
+            return beside, blocks
+    return 1, _blocks(axes, planes, info)
+
+
 def _sizes(blocks: Sequence[Block]) -> str:
     return "x".join(str(block.outputs) for block in blocks)
 
@@ -129,9 +155,10 @@ def reach(view: View) -> int:
 def _pixels(p: Correlation, steps: Steps, info: DeviceInfo, tail: Tail | None) -> None:
     """Add the launch of a convolution or of an input gradient."""
     (images, groups, outputs), axes, dtype = p.leads, spatial_axes(p), p.a.dtype
-    blocks = _blocks(axes, images.size * groups.size * outputs.size, info)
+    beside, blocks = _beside(p, axes, info)
     counts = [-(-a.count // block.outputs) for a, block in zip(axes, blocks, strict=True)]
-    total = images.size * groups.size * outputs.size * prod(counts)
+    channels = outputs.size // beside
+    total = images.size * groups.size * channels * prod(counts)
     strides = row_major([*(lead.size for lead in p.leads), *(a.count for a in axes)])
     index = kl.index_dtype(reach(p.a), reach(p.b), p.size, total + _UNITS)
     nbytes = (p.a.size + p.b.size + p.size) * dtype.itemsize
@@ -140,17 +167,20 @@ def _pixels(p: Correlation, steps: Steps, info: DeviceInfo, tail: Tail | None) -
     steps.add(
             direct_blocks,
             Grid.line(-(-total // _UNITS), _UNITS, info.planes[0], index),
-            Effort(f"conv blocks {_sizes(blocks)}", flops, nbytes),
+            Effort(f"conv blocks {_sizes(blocks)}{f' of {beside}' * (beside > 1)}", flops, nbytes),
             x=operand(0, p.a), w=operand(1, p.b), c=target,
-            total=total, depth=p.depth.size, parts=[groups.size, outputs.size, *counts],
+            total=total, depth=p.depth.size, parts=[groups.size, channels, *counts],
             x_steps=Strides(images.a, groups.a, p.depth.a),
             w_steps=Strides(groups.b, outputs.b, p.depth.b), c_steps=Strides(*strides[:3]),
             lines=[
                 Line(a.count, a.size, a.a, a.b, to)
                 for a, to in zip(axes, strides[3:], strict=True)
             ],
-            blocks=blocks, accumulate=accumulator(dtype),
-            together=next(n for most, n in _TOGETHER if _registers(p) <= most), **following,
+            blocks=blocks, beside=beside, accumulate=accumulator(dtype),
+            together=_SEVERAL if beside > 1 else next(
+                n for most, n in _TOGETHER if _registers(p) <= most
+            ),
+            **following,
         )  # fmt: skip
 
 
