@@ -12,6 +12,7 @@ from pathlib import Path
 from .checks import (
     announced,
     at_many_sizes,
+    autocasting,
     beyond_thresholds,
     calls,
     collectives,
@@ -28,6 +29,8 @@ from .checks import (
     graphs,
     history,
     index_forms,
+    jit_states,
+    kept_values,
     limits,
     mapping,
     memory,
@@ -52,6 +55,7 @@ from .checks import (
     transfers,
     transforms,
     values,
+    wrong_uses,
 )
 from .checks.base import TIERS, Check
 from .checks.rows import main_dtype
@@ -135,6 +139,10 @@ def _contracts() -> Iterator[Check]:
     yield from slopes.slopes()
     yield from slopes_of_lines.slopes_of_lines()
     yield from drawn_histories.histories()
+    yield from jit_states.jit_states()
+    yield from wrong_uses.wrong_uses()
+    yield from kept_values.kept_values()
+    yield from autocasting.autocasting()
     yield from drawn_networks.networks()
 
 

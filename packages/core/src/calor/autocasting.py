@@ -10,7 +10,8 @@ of the functions made of several ops (:data:`FUNCTIONS`).
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final, Self, TypeVar
 
 from calor.dtypes import DType, as_dtype, bfloat16, float16
@@ -138,3 +139,17 @@ class recorded_as:
 
     def __exit__(self, *error: object) -> None:
         local.autocast = local.autocasts.pop()
+
+
+@contextmanager
+def casting_anew() -> Iterator[None]:
+    """Context in which leaves are cast again.
+
+    What is recomputed ends at records of before. A cast of before would be such an end, which the
+    recomputation, whose operands are its own, never meets.
+    """
+    before, local.casts = local.casts, {}
+    try:
+        yield
+    finally:
+        local.casts = before

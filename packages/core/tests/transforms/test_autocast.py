@@ -203,3 +203,18 @@ def test_a_changed_parameter_is_cast_again(device: str) -> None:
                 np.testing.assert_array_equal(
                     (x @ w).astype("float32").numpy(), x.numpy() @ w.detach().numpy()
                 )
+
+
+@pytest.mark.parametrize("read_before", [False, True])
+def test_a_checkpoint_keeps_the_gradient_of_a_parameter_that_was_cast_before(
+    read_before: bool,
+) -> None:
+    w, x = square().requires_grad_(), square()
+    again = calor.checkpoint(lambda t: (t @ w).sum())
+    for _ in range(2):
+        with calor.autocast():
+            if read_before:
+                calor.eval(x @ w)
+            again(x).backward()
+        np.testing.assert_array_equal(w.grad.numpy(), x.numpy().sum(0)[:, None] + [0.0, 0.0])
+        w.grad = None

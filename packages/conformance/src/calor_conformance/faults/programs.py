@@ -206,7 +206,7 @@ FAULTS = [
         "attributes-forgotten",
         "plans are kept by ops, shapes and dtypes, without the attributes",
         ForgetsAttributes,
-        ("values/flip-both/float32",),
+        ("values/flip-both/float32", "history/drawn-calls-of-jitted-functions"),
         ("flip",),
     ),
     Fault(

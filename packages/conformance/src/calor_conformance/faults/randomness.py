@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from calor.backends.op_table import Function
 
-from .base import Array, Fault, afterwards, changing
+from .base import Array, Broken, Fault, afterwards, changing
 
 WORD = 1 << 32
 
@@ -100,6 +102,20 @@ def _signed_remainder(right: Function) -> Function:
     return remainder
 
 
+class OtherBitsLater(Broken):
+    """Random bits depend on how often they were asked for."""
+
+    def table(self, index: int) -> Mapping[str, Function]:
+        """Change the random bits of every call."""
+        made = super().table(index)
+        right, calls = made["random_bits"], itertools.count()
+
+        def random_bits(key: Array, counter: Array, **attributes: Any) -> Any:
+            return right(key, _moved(counter, next(calls)), **attributes)
+
+        return {**made, "random_bits": random_bits}
+
+
 def _three_deviations(made: Any, operands: Any, attributes: Any) -> Any:
     return np.clip(made, made.dtype.type(-2.2), made.dtype.type(2.2))
 
@@ -171,5 +187,12 @@ FAULTS = [
         "the inverse of the error function ends at three standard deviations",
         changing(erfinv=afterwards(_three_deviations)),
         ("random/extremes/float32",),
+    ),
+    Fault(
+        "random-bits-change",
+        "the same key and counter give other bits at each call",
+        OtherBitsLater,
+        ("transforms/recomputed-with-drawn-masks", "random/drawn_streams"),
+        ("random_bits",),
     ),
 ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from calor import tree
-from calor.autocasting import recorded_as
+from calor.autocasting import casting_anew, recorded_as
 from calor.dtypes import bool_
 from calor.errors import ArgumentError, GradientError
 from calor.functions.creation import zeros
@@ -318,7 +318,7 @@ def checkpoint(function: Callable[..., Any]) -> Callable[..., Any]:  # numpydoc 
         mode = recorded_as(local.autocast)
         leaves, structure = tree.flatten((args, kwargs))
         held = [as_now(x) if isinstance(x, Handle) else x for x in leaves]
-        with Journal() as journal:
+        with Journal() as journal, casting_anew():
             outputs, shape = tree.flatten(function(*args, **kwargs))
         edges = boundary((y._record for y in outputs if isinstance(y, Handle)), start)
         if not edges:
@@ -333,7 +333,7 @@ def checkpoint(function: Callable[..., Any]) -> Callable[..., Any]:  # numpydoc 
 
         def pull(gs: list[Any]) -> list[Any]:
             create_graph = local.grad_enabled
-            with enable_grad(), journal.rewound(), mode:
+            with enable_grad(), journal.rewound(), mode, casting_anew():
                 again = [barrier(x) if isinstance(x, Handle) else x for x in held]
                 inner_args, inner_kwargs = tree.unflatten(structure, again)
                 made = tree.leaves(function(*inner_args, **inner_kwargs))
