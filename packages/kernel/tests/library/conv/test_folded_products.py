@@ -8,7 +8,10 @@ import pytest
 import calor
 from calor import dtypes
 from calor.dtypes import float32
+from calor.sizes import Trace
 from calor_interpreter.device import MANY_UNITS, LanesDevice
+from calor_kernel.library.conv.folded_products import folded_refusal
+from calor_kernel.library.conv.problem import Convolution, forward
 from calor_kernel.runtime.backend import KernelBackend
 from calor_nn import functional
 
@@ -107,3 +110,12 @@ def test_epilogue(small):
     graph, arrays = graph_of(function, float32, shapes), operands(shapes, float32)
     found = same_bits(graph, arrays, MANY_UNITS, "conv fold")
     near(found, function, arrays, float32, "highest")
+
+
+@pytest.mark.parametrize(("images", "folded"), [(2, True), (64, False)])
+def test_memory_bounds_the_sums_of_an_unknown_number_of_images(images, folded):
+    (many,) = Trace([images]).symbols
+    request = request_of("conv", LARGE, dtypes.bfloat16, INFO)
+    p = forward(request)
+    p = replace(p, leads=(replace(p.leads[0], size=many), *p.leads[1:]))
+    assert (folded_refusal(Convolution(p, p, INFO), request) is None) == folded

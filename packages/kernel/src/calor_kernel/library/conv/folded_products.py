@@ -71,8 +71,10 @@ def folded_refusal(one: Convolution, request: Request) -> str | None:
         return "its filters fill a tile, or it has few channels"
     if 2 * hinted(p.size) * hinted(p.terms) < _FLOPS:
         return "it has few operations"
-    if _between(p, 1) > bound_of(one.info, request.room, _between(p, 1)):
-        return "the sums of an image exceed the memory for them"
+    # Images whose number is not known are computed at once.
+    images = p.leads[0].size if is_size(p.leads[0].size) else 1
+    if _between(p, images) > bound_of(one.info, request.room, _between(p, 1)):
+        return "the sums of an image, or of all, exceed the memory for them"
     return None
 
 
