@@ -6,9 +6,7 @@ layout(std430, binding = 0) coherent buffer Values { uint values[]; };
 layout(push_constant) uniform Numbers { uint number; };
 
 void await(uint count) {
-  barrier();
   if (gl_LocalInvocationIndex == 0) {
-    memoryBarrierBuffer();
     while (atomicAdd(values[64], 0u) < count) {}
     memoryBarrierBuffer();
   }
