@@ -69,7 +69,8 @@ F.digitize(x, up); F.digitize(up, up, right=True)
 F.angle(z); F.angle(edge); F.isreal(z); F.iscomplex(z * 1.0); F.isreal(x); F.iscomplex(x)
 F.deg2rad(x); F.rad2deg(x); F.ldexp(x, i); F.ldexp(edge, np.array([1, -1, 40, 0, -1000, 3, 3, 3])); F.frexp(edge)[0]; F.frexp(edge)[1]; F.frexp(x)[1]
 F.modf(edge[:-3])[0]; F.modf(edge)[1]; F.float_power(w, x); F.fmax(n, y); F.fmin(y, n); F.fmax(i, k); F.isposinf(edge); F.isneginf(edge)
-F.gcd(i, k); F.lcm(i, k); F.gcd(i, 0); F.bitwise_count(i); F.bitwise_count(np.array([-(2**63), 2**63 - 1, 0, -1]))
+F.gcd(i, k); F.lcm(i, k); F.gcd(i, 0); F.bitwise_count(i); F.bitwise_count(np.array([-(2**63), 2**63 - 1, 0, -1])); F.bitwise_count(np.array([-128, 127, -1], "int8")); F.bitwise_count(np.array([-(2**31), -1], "int32"))
+F.median(np.array([[-np.inf, 1.0], [1.0, np.inf], [-np.inf, np.inf], [np.inf, np.inf], [-1e308, 1.5e308]]), axis=1)
 F.unique_all(i % 5).counts
 F.convolve(a, b); F.convolve(b, a, "same"); F.convolve(a, b, "valid"); F.convolve(a, up, mode="same"); F.convolve(f, k); F.convolve(z[0], z[1])
 F.correlate(a, b); F.correlate(b, a, "same"); F.correlate(a, b, mode="full"); F.correlate(z[0], z[1], "full"); F.correlate(b, up, "same")

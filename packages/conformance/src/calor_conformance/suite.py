@@ -31,6 +31,7 @@ from .checks import (
     index_forms,
     jit_states,
     kept_values,
+    layers,
     limits,
     mapping,
     memory,
@@ -131,6 +132,7 @@ def _contracts() -> Iterator[Check]:
     yield from properties.searches()
     yield from neighbours.neighbours()
     yield from namesakes.namesakes()
+    yield from layers.layers()
     yield from index_forms.index_forms()
     yield from distributions.families()
     yield from crossings.crossings()

@@ -496,6 +496,9 @@ def bitwise_count(x: Operand, /) -> Tensor:
     x = as_tensor(x)
     if not x.dtype.is_integer:
         raise DTypeError(f"bitwise_count needs integers, not {x.dtype.name}")
+    if x.dtype is not dtypes.uint64:
+        # The magnitude of the least number needs more bits.
+        x = x.astype(dtypes.int64)
     left = magnitude(x).astype(dtypes.uint64)
     # Counts of 2, 4 and 8 bits side by side.
     left = left - ((left >> 1) & 0x5555555555555555)

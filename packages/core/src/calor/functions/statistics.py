@@ -377,7 +377,10 @@ def _between(ordered: Tensor, place: Tensor, method: str) -> Tensor:
     first, second = at(below), at(above)
     # Equal neighbours are not subtracted: infinities would give NaN.
     step = select(pair(e.equal, first, second), 0, pair(e.sub, second, first))
-    return pair(e.add, first, pair(e.mul, step, share))
+    moved = pair(e.add, first, pair(e.mul, step, share))
+    # Nor are one infinite neighbour and another, or those whose difference overflows.
+    parts = pair(e.mul, first, pair(e.sub, 1.0, share)), pair(e.mul, second, share)
+    return select(single(e.isfinite, step), moved, pair(e.add, *parts))
 
 
 def median(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 import numpy as np
 
@@ -32,6 +32,8 @@ class Way:
         The function of NumPy, or one made of those.
     other : callable, default None
         What is called in calor, if it is no function of the name.
+    without : frozenset of str, optional
+        What is not asked of it, of `drawing.ASKS`.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Way:
     draw: Callable[[Rng], Arguments] = field(repr=False)
     meaning: Function = field(repr=False)
     other: Function | None = field(default=None, repr=False)
+    without: frozenset[str] = frozenset()
 
     @property
     def label(self) -> str:
@@ -50,8 +53,21 @@ class Way:
         return (self.other or getattr(calor, self.name))(*given, **options)
 
 
+# What is not asked of ways, by label: numbers whose results float32 does not have, and infinities
+# where the order of products counts.
+_WITHOUT: Final = {
+    "exp": "limits", "cos": "limits", "prod": "large", "prod-over axes": "large",
+    "einsum": "infinite", "einsum-implied": "infinite", "lerp": "infinite",
+}  # fmt: skip
+
+
 def ways() -> Iterator[Way]:
     """Yield each way to call each function."""
+    for way in _ways():
+        yield replace(way, without=frozenset(_WITHOUT.get(way.label, "").split()))
+
+
+def _ways() -> Iterator[Way]:
     for names, draw in numpy_names.WAYS:
         for name in names.split():
             theirs = numpy_names.THEIRS.get(name) or getattr(np, name)

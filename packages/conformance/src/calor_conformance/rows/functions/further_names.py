@@ -11,6 +11,7 @@ import calor
 from calor.dtypes import as_dtype
 
 from ..language import Array
+from .definitions import quantile
 from .drawing import (
     Arguments,
     Rng,
@@ -393,6 +394,8 @@ OURS: Final[dict[str, Function]] = {
     "squeeze-over axes": _squeezing,
 }
 THEIRS: Final[dict[str, Function]] = {
+    "quantile-by method": quantile,
+    "nextafter": lambda x, y: np.nextafter(*(t.astype(np.float32) for t in (x, y))),
     "sort-both ways": _ordering(np.sort), "argsort-both ways": _ordering(np.argsort),
     "nan_to_num-to others": _replacing,
     "unique_values-along": _unique("v"), "unique_counts-along": _unique("vc"),

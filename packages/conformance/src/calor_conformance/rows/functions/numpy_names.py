@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from ..language import Array
+from .definitions import quantile
 from .drawing import (
     Arguments,
     Rng,
@@ -281,4 +282,7 @@ WAYS: Final[tuple[tuple[str, Callable[[Rng], Arguments]], ...]] = (
 )  # fmt: skip
 # What calor and NumPy do by other means than a function of the name.
 OURS: Final[dict[str, Callable[..., Any]]] = {"reading": _reading, "writing": _writing}
-THEIRS: Final[dict[str, Callable[..., Any]]] = {**OURS, "scatter_along_axis": _scatter}
+THEIRS: Final[dict[str, Callable[..., Any]]] = {
+    **OURS, "scatter_along_axis": _scatter, "quantile": quantile,
+    "nan_to_num": lambda x: np.nan_to_num(x.astype(np.float32) if x.dtype == float else x),
+}  # fmt: skip

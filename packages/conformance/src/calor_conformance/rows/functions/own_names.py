@@ -35,7 +35,15 @@ def _over(rng: Rng) -> Arguments:
 
 
 def _logsumexp(x: Array, *, axis: Any, keepdims: bool) -> Any:
-    return np.log(np.sum(np.exp(x), axis=axis, keepdims=keepdims))
+    top = np.max(x, axis=axis, keepdims=True)
+    top = np.where(np.isfinite(top), top, 0.0)
+    made = np.log(np.sum(np.exp(x - top), axis=axis, keepdims=True)) + top
+    return made if keepdims else made.squeeze(axis)
+
+
+def _log_softmax(x: Array, *, axis: int) -> Any:
+    lost = (x == np.inf).any(axis, keepdims=True)
+    return np.where(lost, np.nan, x - _logsumexp(x, axis=axis, keepdims=True))
 
 
 def _softmax(x: Array, *, axis: int) -> Any:
@@ -61,7 +69,7 @@ def _with_zeros(rng: Rng) -> Arguments:
 
 def _by_log(log: Function) -> Function:
     def meaning(x: Array, y: Array) -> Any:
-        return np.where(x == 0, 0.0, x * log(y))
+        return np.where((x == 0) & ~np.isnan(y), 0.0, x * log(y))
 
     return meaning
 
@@ -83,6 +91,19 @@ def _of_each(function: Callable[[float], float]) -> Function:
 
 def _bell(x: Array) -> Any:
     return _of_each(lambda v: 0.5 * math.erfc(-v / math.sqrt(2)))(x)
+
+
+def _scaled_tail(v: float) -> float:
+    """Return exp(v²)·erfc(v), far out by its series."""
+    if v < -26:
+        return math.inf
+    return math.exp(v * v) * math.erfc(v) if v < 25 else (1 - 0.5 / v / v) / v / math.sqrt(math.pi)
+
+
+def _log_bell(v: float) -> float:
+    if v > -30:
+        return math.log(0.5 * math.erfc(-v / math.sqrt(2)))
+    return -v * v / 2 - math.log(-v * math.sqrt(2 * math.pi)) - 1 / v / v
 
 
 def _gelu(x: Array, *, approximate: str) -> Any:
@@ -229,19 +250,19 @@ WAYS: Final[tuple[tuple[str, str, Callable[[Rng], Arguments]], ...]] = (
 )  # fmt: skip
 THEIRS: Final[dict[str, Function]] = {
     "logsumexp": _logsumexp, "softmax": _softmax,
-    "log_softmax": lambda x, axis: np.log(_softmax(x, axis=axis)),
+    "log_softmax": _log_softmax,
     "cumulative_max": lambda x, axis: np.maximum.accumulate(x, axis),
     "cumulative_min": lambda x, axis: np.minimum.accumulate(x, axis),
     "lerp": lambda a, b, t: a + t * (b - a), "logit": lambda x: np.log(x / (1 - x)),
     "xlogy": _by_log(np.log), "xlog1py": _by_log(np.log1p),
     "relu": lambda x: np.maximum(x, 0), "sigmoid": _sigmoid, "silu": lambda x: x * _sigmoid(x),
     "erf": _of_each(math.erf), "erfc": _of_each(math.erfc), "ndtr": _bell,
-    "erfcx": _of_each(lambda v: math.exp(v * v) * math.erfc(v)),
-    "log_ndtr": lambda x: np.log(_bell(x)), "lgamma": _of_each(math.lgamma),
+    "erfcx": _of_each(_scaled_tail), "log_ndtr": _of_each(_log_bell),
+    "lgamma": _of_each(math.lgamma),
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "elu": lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(x)),
     "leaky_relu": lambda x, negative_slope: np.where(x > 0, x, negative_slope * x),
-    "softplus": lambda x, beta: np.log1p(np.exp(beta * x)) / beta, "gelu": _gelu,
+    "softplus": lambda x, beta: np.logaddexp(0, beta * x) / beta, "gelu": _gelu,
     "flatten": _flatten, "unfold": _unfold, "split": _split, "chunk": _chunk, "topk": _topk,
     "dynamic_slice": _dynamic_slice, "dynamic_update_slice": _dynamic_update,
     "gather_nd": _gather_nd, "scatter_nd": _scatter_nd,
