@@ -61,6 +61,6 @@ def test_no_cube_exceeds_its_shared_memory(taps, splits, kilobytes):
 
 def test_cores_have_cubes_of_few_units_until_they_are_busy():
     info = replace(INFO, cores=100)
-    assert parts_for(4, 256, 10, info) == 40
+    assert parts_for(4, 192, 10, info) == 40
     assert parts_for(4, 32, 10, info) == 320
     assert parts_for(4, 32, 10_000, info) == 0

@@ -29,8 +29,9 @@ WHOLE, _AHEAD = 4, 4
 _LEAST = 8
 # Bytes of shared memory of a cube at most.
 _BYTES = 32768
-# Units of a core that compute parts at least, so that some compute while others wait for memory.
-_BUSY = 1024
+# Units of a core that compute parts at least, by cubes of so few units, so that some compute while
+# others wait for memory. Of larger cubes, one more than run at the same time would double the time.
+_BUSY, _SMALL = 1024, 64
 # The alignment of parts and of their rows, in bytes.
 ALIGN = WHOLE * float32.itemsize
 
@@ -163,7 +164,8 @@ def parts_for(cubes: int, units: int, chunks: int, info: DeviceInfo) -> int:
 
     ``cubes``: those of a core at least; there are more where they have few units.
     """
-    return greatest(cubes, _BUSY // units) * info.cores // greatest(chunks, 1)
+    each = max(cubes, _BUSY // units) if units <= _SMALL else cubes
+    return each * info.cores // greatest(chunks, 1)
 
 
 def parts_of(steps: Steps, p: Correlation, items: int, most: int, each: int = 1) -> Parts:
