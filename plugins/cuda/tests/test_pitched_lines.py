@@ -19,7 +19,7 @@ from calor_kernel.contract.work import Build, Launch, Refusal, Request, View, Wo
 from calor_kernel.library.elementwise import ElementwiseFuser
 from calor_kernel.library.matmul import lower_dot_general
 from calor_kernel.library.matmul.operand_padding import copy_lines
-from calor_kernel.library.reduce import RowFuser, launches, row_teams
+from calor_kernel.library.reduce import RowFuser, cooperative_rows, launches
 from calor_kernel.planning import line_pitches
 from calor_kernel.planning.lowering import Lowerings, load_families
 from calor_kernel.planning.planner import Planner
@@ -75,7 +75,7 @@ def test_products_take_lines_with_a_pitch(
     if long:
         # Several turns of a row, as of 50,257 words.
         monkeypatch.setattr(launches, "_LONGEST", 0)
-        monkeypatch.setattr(row_teams, "_TEAM", 4)
+        monkeypatch.setattr(cooperative_rows, "_TEAM", 4)
     for name in ("_PER_COPY", "_PER_BYTE"):
         monkeypatch.setattr(tma_ways, name, 0)
     expected, dense = _run(graph)
