@@ -16,8 +16,8 @@ from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.library.matmul.task import Matrices, Task
 
 _PARTS = {complex64: float32, complex128: float64}
-# Elements of a cube.
-_TURNS = 256
+# Units of a cube, and the elements of one alone.
+_UNITS, _TURNS = 256, 256
 
 
 @kl.kernel
@@ -58,12 +58,14 @@ def as_real(task: Task) -> Task:
     count = p.batches * p.k * p.n
     target, made = task.room(4 * count * part.itemsize)
     if count:
+        units = min(task.info.max_units, _UNITS)
+        turns = _TURNS if units == 1 else 1
         expand = launch(
             expand_complex,
-            Grid.line(-(-count // _TURNS)),
+            Grid.line(-(-count // (units * turns)), units),
             Effort("matmul complex", 0, 24 * count),
             source=Bound(task.places[1], part), target=Bound(target, part), count=count, n=p.n,
-            k=p.k, of=Matrices.of(b, p.batch), turns=_TURNS,
+            k=p.k, of=Matrices.of(b, p.batch), turns=turns,
         )  # fmt: skip
         made = replace(made, before=(*made.before, replace(expand, prepares=True)))
     whole = 4 * p.k * p.n
