@@ -117,6 +117,13 @@ class _Within:
 
 def _weights(low: DType, place: Place) -> None:
     """A weight's cast follows the weight, whatever writes to it, and its gradient is float32."""
+    _written(low, place)
+    # Within one context casts are kept from one product to the next.
+    with calor.autocast(low.name):
+        _written(low, place)
+
+
+def _written(low: DType, place: Place) -> None:
     rng = np.random.default_rng([place.seed, 3])
     a = _whole(rng, 2, 3)
     x, want = calor.asarray(a), _whole(rng, 3, 2)
