@@ -55,7 +55,7 @@ class Work:
     results in a case without gradients. ``flops`` are those of the forward pass. ``depth`` is the
     number of terms in a sum of the results. ``checked`` says how results are compared: "near",
     "picks" (indices: the picked numbers of the first operand along the last axis are equal) or
-    "none" for random results.
+    "none" for random results. ``uncaptured``: why no CUDA graph holds the peer's calls, if so.
     """
 
     operands: tuple[Operand, ...]
@@ -65,6 +65,7 @@ class Work:
     flops: float = 0.0
     depth: int = 1
     checked: str = "near"
+    uncaptured: str = ""
 
     def nbytes(self, dtype: str, gradient: bool) -> int:
         """Return the bytes of operands and results."""

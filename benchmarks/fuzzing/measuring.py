@@ -93,6 +93,8 @@ def _times(ours: Any, theirs: Any) -> tuple[dict[str, float], str]:
     """Return the seconds of both by the device's clock, or by the host's with the reason."""
     guess = _rough(theirs)
     captured = not ours.on_host
+    if captured and isinstance(theirs, Torch) and (why := theirs.work.uncaptured):
+        return _least(ours, theirs, guess, False), f"not captured: {why}"
     try:
         return _least(ours, theirs, guess, captured), ""
     except NotCaptured as error:

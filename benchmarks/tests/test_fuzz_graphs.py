@@ -1,6 +1,7 @@
 """Calls of calor inside a CUDA graph, on an imitated driver."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from fuzzing import graphs, measuring
 from fuzzing.cases import sample_of
 from fuzzing.clocks import GraphRunner
 from fuzzing.families import work_of
-from fuzzing.sides import Calor, copies
+from fuzzing.sides import Calor, Torch, copies
 from imitated_cuda import Fake, imitated_driver
 
 NO_COMPILER = "there is no NVRTC; pip install calor-cuda[compile]"
@@ -95,6 +96,16 @@ def test_a_case_falls_back_to_the_host_clock(fake: Fake, monkeypatch: pytest.Mon
     times, why = measuring._times(side, beside)
     assert min(times.values()) > 0
     assert why == "not captured: a call writes numbers of the host"
+
+
+def test_a_peer_that_copies_from_the_host_is_not_captured(fake: Fake) -> None:
+    pytest.importorskip("torch")
+    drawn = sample_of(LINE)
+    work = replace(work_of(drawn), uncaptured="it copies lengths")
+    side, beside = Calor("cuda", drawn, work, groups=2), Torch("cpu", drawn, work, groups=2)
+    times, why = measuring._times(side, beside)
+    assert min(times.values()) > 0
+    assert why == "not captured: it copies lengths"
 
 
 @pytest.mark.parametrize(

@@ -204,7 +204,10 @@ def _ctc(batch: int, classes: int) -> Work:
 
     operands = (Operand((steps, batch, classes), "float32"),
                 Operand((batch, length), "index", classes - 1))  # fmt: skip
-    return Work(operands, *alike_nn(call), (), 8.0 * steps * batch * classes, steps * classes)
+    return Work(
+        operands, *alike_nn(call), (), 8.0 * steps * batch * classes, steps * classes,
+        uncaptured="torch copies the lengths from the host",
+    )  # fmt: skip
 
 
 def _draw_boxes(random: Random) -> Parameters:
