@@ -22,6 +22,11 @@ VALUES: list[tuple[str, Any, Any]] = [
     ("log_sigmoid", lambda: f.log_sigmoid(f32(-1e4, 1e4)), [-1e4, 0.0]),
     ("mish", lambda: abs(f.mish(f32(-1e4, 1e4))), [0.0, 1e4]),
     ("celu", lambda: f.celu(f32(-1e4, 1e4), 2.0), [-2.0, 1e4]),
+    *(
+        (f"a vector with NaN of norm {p}", lambda p=p: f.normalize(f32(1.0, float("nan")), p, 0),
+         [float("nan")] * 2)
+        for p in (0.5, 1.0, 2.0, INF)
+    ),
     ("relu6 NaN", lambda: f.relu6(f32(float("nan"), INF)), [float("nan"), 6.0]),
     ("bce", lambda: f.binary_cross_entropy(
         f32(0.0, 1.0, 0.0, 1.0), f32(0.0, 1.0, 1.0, 0.0), reduction="none"),

@@ -114,15 +114,15 @@ def normalize(x: Operand, /, p: float = 2.0, axis: int = 1, *, eps: float = 1e-1
     if p == 2.0:
         return _unit(x, axis, eps)
     norm = _norm(x, p, axis, keepdims=True)
-    return pair(e.div, x, select(pair(e.greater, norm, eps), norm, eps))
+    return pair(e.div, x, select(pair(e.less_equal, norm, eps), eps, norm))
 
 
 def _unit(x: Tensor, axis: int, eps: float) -> Tensor:
     square = total(pair(e.mul, x, x), axis=axis, keepdims=True)
-    # Only squares above eps² enter the root, whose slope at 0 is infinite.
-    large = pair(e.greater, square, eps * eps)
-    norm = single(e.sqrt, select(large, square, 1.0))
-    return pair(e.div, x, select(large, norm, eps))
+    # Squares up to eps² enter no root, whose slope at 0 is infinite; NaN does.
+    small = pair(e.less_equal, square, eps * eps)
+    norm = single(e.sqrt, select(small, 1.0, square))
+    return pair(e.div, x, select(small, eps, norm))
 
 
 def _norm(x: Tensor, p: float, axis: int, keepdims: bool = False) -> Tensor:

@@ -7,25 +7,17 @@ from importlib.util import find_spec
 from typing import Final
 
 from .language import Row
+from .reasons import REASONS
 
 # The module of each package, and those with its rows here.
 PACKAGES: Final[dict[str, tuple[str, ...]]] = {
+    "calor_linalg": ("linalg",),
+    "calor_nn.functional": ("neural",),
     "calor_numerics": ("numerics", "arranging"),
+    "calor_special": ("special",),
 }
 
-# Functions without a row, and why.
-REASONS: Final[dict[str, str]] = {
-    "calor_numerics.random": "a module; its numbers are asked for by checks of distributions",
-    "calor_numerics.signal": "a module; its transforms are those of Fourier",
-    "calor_numerics.apply_along_axis": "calls a function of the caller",
-    "calor_numerics.cartesian_prod": "a stack of meshgrid, which has a row",
-    "calor_numerics.complex": "joins parts; rows of complex numbers do",
-    "calor_numerics.geomspace": "powers of linspace, which has a row",
-    "calor_numerics.histogramdd": "counts of histogram's edges by bincount, which have rows",
-    "calor_numerics.logspace": "powers of linspace, which has a row",
-    "calor_numerics.polar": "products of cos and sin, which have rows",
-    "calor_numerics.put": "scatter_nd of a flat tensor, which has a row",
-}
+__all__ = ["PACKAGES", "REASONS", "installed", "unnamed"]
 
 
 def unnamed() -> list[str]:
