@@ -28,7 +28,8 @@ def level(line: Array, q: float, method: str) -> float:
     """Return the element at a share of an ordered line, or between the two beside it."""
     if np.isnan(line).any():
         return float("nan")
-    ordered, at = np.sort(line), q * (line.size - 1)
+    # The place is a number of float32, which may be whole where its exact product is not.
+    ordered, at = np.sort(line), float(np.float32(q) * np.float32(line.size - 1))
     low, high = ordered[int(np.floor(at))], ordered[int(np.ceil(at))]
     share = at - np.floor(at)
     match method:

@@ -312,7 +312,7 @@ def _masked(rng: Rng) -> Arguments:
 
 
 def _mask(x: Array, mask: Array, values: Array) -> Array:
-    made = x.copy()
+    made = np.array(x)
     made[mask] = values[: int(mask.sum())]
     return made
 
