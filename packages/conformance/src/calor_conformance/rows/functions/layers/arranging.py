@@ -347,7 +347,7 @@ ROWS: Final[list[Row]] = [
     Row("delete", _edited, np.delete, without="short"),
     Row("insert", _inserted, np.insert, without="short"),
     Row("choose", _chosen, np.choose), Row("select", _selected, np.select),
-    Row("packbits", _flags, np.packbits), Row("unpackbits", _bytes, np.unpackbits),
+    Row("packbits", _flags, np.packbits), Row("unpackbits", _bytes, np.unpackbits, without="short"),
     Row("ravel_multi_index", _raveled, np.ravel_multi_index),
     Row("unravel_index", _unraveled, np.unravel_index),
     Row("indices", lambda rng: ([a_shape(rng, 1)], {}), np.indices),

@@ -520,7 +520,6 @@ _LOSSES: Final[list[tuple[str, Callable[[Rng], Arguments], Function]]] = [
     ("poisson_nll_loss", _poisson, _poisson_loss), ("gaussian_nll_loss", _gaussian, _gaussian_loss),
     ("multi_margin_loss", _margins, _multi_margin),
     ("multilabel_soft_margin_loss", _labels, _soft_labels),
-    ("triplet_margin_loss", _triplets, _triplet),
 ]  # fmt: skip
 ROWS: Final[list[Row]] = [
     *(Row(name, of_one(floats), of, smooth=True) for name, of in _EACH.items()),
@@ -545,6 +544,8 @@ ROWS: Final[list[Row]] = [
     Row("log_softmax", _line, lambda x, axis: x - _log_sum(x, axis), smooth=True),
     Row("glu", _halves, _glu, smooth=True),
     *(Row(name, draw, _loss(of), smooth=True, moves=True) for name, draw, of in _LOSSES),
+    Row("triplet_margin_loss", _triplets, _loss(_triplet), smooth=True, moves=True,
+        without="large"),
     # Infinite scores are subtracted from each other, as in PyTorch.
     Row("binary_cross_entropy_with_logits", _binary_logits, _loss(_bce_logits), smooth=True,
         moves=True, without="infinite"),

@@ -173,6 +173,7 @@ def _sphere(x: Array) -> Any:
     return np.where(np.isinf(x), 0.0, np.sinc(x / math.pi))
 
 
+# Of degree 0, polynomials are 1 at NaN for some and NaN for others.
 _ROWS: Final[list[Row]] = [
     *(Row(name, _within((-9, 9)), of, smooth=True) for name, of in (
         ("i0", _bessel_i(0, False)), ("i1", _bessel_i(1, False)), ("i0e", _bessel_i(0, True)),
@@ -204,9 +205,10 @@ _ROWS: Final[list[Row]] = [
         n + 1.0, x)),
     Row("multigammaln", lambda rng: ([_numbers(rng, a_shape(rng), 1.5, 9), 3], {}), _each(
         lambda x, d: 1.5 * math.log(math.pi) + sum(math.lgamma(x - j / 2) for j in range(3)))),
-    *(Row(name, _degrees(-1, 1), of, smooth=True, near=1e-4)
+    *(Row(name, _degrees(-1, 1), of, smooth=True, near=1e-4, without="nan")
       for name, of in _POLYNOMIALS.items()),
-    *(Row(f"shifted_{name}", _degrees(0, 1), _shifted(of), smooth=True, near=1e-4)
+    *(Row(f"shifted_{name}", _degrees(0, 1), _shifted(of), smooth=True, near=1e-4,
+        without="nan")
       for name, of in _POLYNOMIALS.items() if name.startswith("cheb")),
     Row("xlogy", _within((-3, 3), (0.1, 5)), lambda x, y: np.where(
         (x == 0) & (y == y), 0.0, x * np.log(y))),
@@ -214,7 +216,7 @@ _ROWS: Final[list[Row]] = [
         (x == 0) & (y == y), 0.0, x * np.log1p(y))),
 ]  # fmt: skip
 ROWS: Final[list[Row]] = [
-    *(replace(row, without=_SAME) for row in _ROWS),
+    *(replace(row, without=f"{row.without} {_SAME}".strip()) for row in _ROWS),
     Row("entr", of_one(floats), _entr),
     Row("sinc", of_one(floats), np.sinc, without="large infinite"),
     Row("spherical_j0", of_one(floats), _sphere, without="large"),
