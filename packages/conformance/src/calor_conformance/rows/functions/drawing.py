@@ -60,7 +60,9 @@ def floats(rng: Rng, shape: tuple[int, ...]) -> Array:
 
 def _asked(rng: Rng, made: Array) -> Array:
     """Return numbers with those that are asked for among them."""
-    some: Any = rng.random(made.shape) < 0.3
+    some: Any = np.asarray(rng.random(made.shape) < 0.3)
+    if some.size:
+        some.flat[int(rng.integers(some.size))] = True
     match rng.ask:
         case "nan":
             return np.where(some, np.nan, made)

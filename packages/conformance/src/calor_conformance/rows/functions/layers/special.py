@@ -210,7 +210,7 @@ _ROWS: Final[list[Row]] = [
     *(Row(f"shifted_{name}", _degrees(0, 1), _shifted(of), smooth=True, near=1e-4,
         without="nan")
       for name, of in _POLYNOMIALS.items() if name.startswith("cheb")),
-    Row("xlogy", _within((-3, 3), (0.1, 5)), lambda x, y: np.where(
+    Row("xlogy", _within((-1, 1), (0, 1)), lambda x, y: np.where(
         (x == 0) & (y == y), 0.0, x * np.log(y))),
     Row("xlog1py", _within((-3, 3), (-0.5, 5)), lambda x, y: np.where(
         (x == 0) & (y == y), 0.0, x * np.log1p(y))),
