@@ -203,3 +203,12 @@ def test_less_room_takes_more_chunks_while_that_pays(op):
     made = [len(work.launches) for work in works]
     assert made == sorted(made)
     assert made[0] < made[1]
+
+
+def test_chunks_leave_no_cores_idle_for_less_room():
+    """A row of taps, for which chunks of four images took 1.7 of the time of one chunk."""
+    images, filters, stride, _, *more = square(32, 192, 19, 192, 7, 1)
+    row = images, (*filters[:2], 1, 7), stride, ((0, 0), (3, 3)), *more
+    request = request_of(OPS[0], row, float32, LARGE)
+    scratch = {n: sum(LOWERINGS[OPS[0]](replace(request, room=n))[0].scratch) for n in (None, 1)}
+    assert scratch[None] / 4 < scratch[1] < scratch[None]

@@ -52,6 +52,9 @@ from calor_kernel.library.steps import Steps
 _UNITS, _FEW = 128, 32
 # The most plans to time.
 _TIMED = 4
+# A plan in a room takes at most this much of the time of one that only the device bounds: chunks
+# of few images leave cores idle.
+_PRICE = 1.25
 
 
 def winograd_refusal(one: Convolution, request: Request) -> str | None:
@@ -79,10 +82,14 @@ def winograd_refusal(one: Convolution, request: Request) -> str | None:
 
 
 def _plans(layer: Layer, one: Convolution, request: Request) -> list[Plan]:
-    """Return the plans in a room, or in more if direct sums are faster than those."""
+    """Return the plans in a room, or in more if those take too long."""
     kept, room = 1 in request.kept, request.room
     plans = plans_of(layer, one.info, kept, room)
-    while room is not None and room < BOUND and not (plans and plans[0].cycles < _direct(one)):
+    if room is None:
+        return plans
+    whole = plans_of(layer, one.info, kept)[:1]
+    most = min([_direct(one), *(_PRICE * plan.cycles for plan in whole)])
+    while room < BOUND and not (plans and plans[0].cycles < most):
         room = 2 * max(room, 1)
         plans = plans_of(layer, one.info, kept, room)
     return plans
