@@ -43,8 +43,9 @@ COLUMNS = 256
 # take to be written and read; and the least operations, which take longer than another launch.
 _TAPS, _MOST, _CHANNELS, _FEW = 4, 128, 32, {False: 4, True: 8}
 _ROWS, _EACH, _FLOPS = 16, 6, 4 * 10**7
-# Bytes between the launches that stay in the last cache.
-_NEAR = 48 << 20
+# Bytes between the launches that stay in the last cache, and bytes of which less memory is not
+# worth further launches.
+_NEAR, _LITTLE = 48 << 20, 8 << 20
 
 
 def gathers(axis: Axis[int]) -> bool:
@@ -119,7 +120,7 @@ def _chunks(one: Convolution, request: Request) -> Iterator[tuple[int, int]]:
     """Yield the first image of each chunk, and the number of its images."""
     p, images = one.problem, one.problem.leads[0].size
     each = _between(p, 1)
-    near = min(_NEAR, bound_of(one.info, request.room, each))
+    near = min(_NEAR, max(bound_of(one.info, request.room, each), _LITTLE))
     sized = any(map(is_size, (images, each)))
     if one.info.max_units == 1 or sized or images * each <= near:
         yield 0, images
