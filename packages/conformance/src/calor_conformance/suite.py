@@ -30,7 +30,6 @@ from .checks import (
     history,
     index_forms,
     jit_states,
-    kept_values,
     layers,
     limits,
     mapping,
@@ -40,6 +39,7 @@ from .checks import (
     neighbours,
     non_finite,
     partitions,
+    persistence,
     points,
     process_memory,
     properties,
@@ -143,7 +143,7 @@ def _contracts() -> Iterator[Check]:
     yield from drawn_histories.histories()
     yield from jit_states.jit_states()
     yield from wrong_uses.wrong_uses()
-    yield from kept_values.kept_values()
+    yield from persistence.kept_values()
     yield from autocasting.autocasting()
     yield from drawn_networks.networks()
 

@@ -278,10 +278,10 @@ def test_equal_constants_are_one(backend, device):
 def test_a_launch_of_too_many_cubes_is_refused_by_name():
     few = replace(MANY_UNITS, max_cubes=(4, 2, 8))
     device = device_of(KernelBackend("few", lambda index: LanesDevice(few, checks=False)), 0)
-    x = calor.asarray(np.ones((9, 2, 2), np.float32), device=device)
+    x = calor.asarray(np.ones((9, 12, 12), np.float32), device=device)
     with pytest.raises(UnsupportedError, match="9.* cubes.*at most 8.*in op 'dot_general'"):
         (x @ x).numpy()
-    assert (x[:8] @ x[:8]).sum().item() == 64.0
+    assert (x[:8] @ x[:8]).sum().item() == 8 * 12.0**3
 
 
 def test_a_launch_is_folded_at_sizes_where_it_must_be():
