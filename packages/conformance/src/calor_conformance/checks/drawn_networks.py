@@ -139,7 +139,7 @@ def _decoded(number: int, place: Place) -> None:
     rng = np.random.default_rng([place.seed, number])
     batch, own, times, side = (int(rng.choice(c)) for c in ((1, 2), (1, 2), (1, 3), (8, 64)))
     most, queries = int(rng.choice((16, 70))), int(rng.choice((1, 1, 3)))
-    heads, scale = own * times, 1 / np.sqrt(side)
+    heads, scale = own * times, float(1 / np.sqrt(side))
 
     @calor.jit
     def step(held: _Held, q: Any, k: Any, v: Any, at: Any) -> Any:
