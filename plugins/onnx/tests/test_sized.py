@@ -222,5 +222,5 @@ def test_images_of_new_widths_are_neither_traced_nor_planned(name):
     if engine.device.info.native.get("vector_registers", 16) >= 32:
         assert made[0] == made[-1]
     else:
-        # The tiles of 16 registers are chosen by the width, once for each.
+        # With 16 vector registers a plan is made for each width. The cause is not known yet.
         assert made[-1] <= made[0] + len(made) - 1
