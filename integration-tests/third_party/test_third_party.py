@@ -24,7 +24,12 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 PROJECTS = sorted(path.parent for path in HERE.glob("*/pyproject.toml"))
 WHEELHOUSE = os.environ.get("CALOR_WHEELHOUSE", "")
-SUITE = ("packages/conformance", "plugins/distributed", "plugins/linalg")
+SUITE = (
+    "packages/conformance",
+    "plugins/distributed",
+    "plugins/linalg",
+    "plugins/numerics",
+)
 OURS = [ROOT / path for path in ("packages/core", "packages/kernel", *SUITE)]
 # Device, profile, and the tiers that its project claims.
 CLAIMS = [
