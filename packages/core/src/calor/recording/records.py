@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self
 
 from calor.errors import GradientError
+from calor.graph.op import Op
 from calor.local import local
 from calor.recording.recipes import Recipe
 from calor.specs import Spec
@@ -165,7 +166,8 @@ def link(recipe: Recipe, operands: Sequence[Handle], out: Any) -> Any:
     keeps = recipe.keeps.get(needs)
     if keeps is None:
         kept = recipe.signature.op.residuals_for(needs, recipe.signature)
-        keeps = recipe.keeps[needs] = kept if recipe.out.dtype.is_inexact else ()
+        flows = recipe.out.dtype.is_inexact and not _stops(recipe.signature.op)
+        keeps = recipe.keeps[needs] = kept if flows else ()
     if not keeps:
         return None
     save_output, save = keeps
@@ -188,6 +190,11 @@ def _link_many(recipe: Recipe, operands: Sequence[Handle], out: list[Value]) -> 
     outputs = tuple(v if save_output else v.spec for v in out)
     shared = ManyRecord(recipe, parents, saved, outputs)
     return [Projection(shared, i) if v.spec.dtype.is_inexact else None for i, v in enumerate(out)]
+
+
+def _stops(row: Op) -> bool:
+    """Return whether a row has a gradient that lets nothing through."""
+    return row.vjp is not None and row.no_gradient is not None
 
 
 def _undo(g: Any, steps: Iterable[Any]) -> Any:

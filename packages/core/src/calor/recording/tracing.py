@@ -69,6 +69,7 @@ class GraphTrace(Trace):
         "captures",
         "constants",
         "drawn",
+        "enabled",
         "finished",
         "graded",
         "grads",
@@ -104,9 +105,11 @@ class GraphTrace(Trace):
         self.grads: dict[int, tuple[Handle, Any]] = {}
         self.finished = False
         # Where gradients were switched off: spans of positions, and the start of the open one.
-        self.modes = [True]
+        self.modes = [inner or local.grad_enabled]
         self.quiet: list[tuple[int, int]] = []
-        self.quiet_from = -1
+        self.quiet_from = -1 if self.modes[0] else 0
+        # Whether gradients were on anywhere; a graph without them needs no spans.
+        self.enabled = self.modes[0]
         # Whether this becomes a sub-graph, and then whether gradients are on for the user's code:
         # it is traced without records, since its node is what gets one.
         self.inner = inner
@@ -198,6 +201,7 @@ class GraphTrace(Trace):
             self.modes.pop()
         else:
             self.modes.append(enabled)
+            self.enabled = self.enabled or enabled
         if not self.modes[-1] and self.quiet_from < 0:
             self.quiet_from = self.count
         elif self.modes[-1] and self.quiet_from >= 0:
@@ -312,7 +316,7 @@ class GraphTrace(Trace):
         quiet = list(self.quiet)
         if self.quiet_from >= 0:
             quiet.append((self.quiet_from, self.count))
-        return decode(self.codes, positions, quiet, stop_gradient)
+        return decode(self.codes, positions, quiet if self.enabled else (), stop_gradient)
 
 
 class outside:

@@ -49,11 +49,16 @@ def _strong(flat: list[Any]) -> list[Spec]:
 def _node(
     row: Op, written: list[Any], where: slice, operands: list[Any], **attributes: Any
 ) -> list[Any]:
-    """Record the op, store its results ``where`` they belong to written state; return them all."""
+    """Record the op, store its results ``where`` they belong to written state; return them all.
+
+    Results through which no gradient flows have no record.
+    """
     made = row(*operands, **attributes)
     made = list(made) if isinstance(made, tuple) else [made]
-    if written:
+    if written or recorded(operands):
         flags = through(row, [t._record is not None for t in operands], attributes)
+        for t, flag in zip(made, flags, strict=True):
+            t._record = t._record if flag else None
         store(written, made[where], flags[where])
     return made
 

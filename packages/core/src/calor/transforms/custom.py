@@ -344,6 +344,11 @@ def checkpoint(function: Callable[..., Any]) -> Callable[..., Any]:  # numpydoc 
 
         specs = tuple(y._value.spec if isinstance(y, Handle) else _NO_TENSOR for y in outputs)
         record = Custom(tuple(edges), pull, len(outputs), specs)
-        return tree.unflatten(shape, linked(outputs, record))
+        # What was made without gradients, or does not depend on what has one, stays without.
+        results = [
+            new if isinstance(y, Handle) and y._record is not None else y
+            for y, new in zip(outputs, linked(outputs, record), strict=True)
+        ]
+        return tree.unflatten(shape, results)
 
     return wrapped

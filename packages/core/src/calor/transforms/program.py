@@ -27,6 +27,7 @@ from calor.tensor.values import Handle, Value, ready
 from calor.transforms.argument_gradients import check_apart, kinds, present, store
 from calor.transforms.arguments import Arguments
 from calor.transforms.binding import Binding, Bindings
+from calor.transforms.flows import flows
 from calor.transforms.state import Stateful, epoch
 from calor.transforms.traced import Traced, get
 from calor.transforms.traced import traced as trace_function
@@ -96,6 +97,7 @@ class Program:
         # inputs want gradients and which outputs have one.
         self.compiled = compiled
         self.backward: dict[tuple[tuple[int, ...], tuple[int, ...]], Any] = {}
+        self.flowing: dict[tuple[int, ...], list[bool]] = {}
         if traced is None:
             traced = trace_function(jitted.function, jitted.name, arguments, jitted.roots, device)
         self.traced: Traced = traced
@@ -107,7 +109,7 @@ class Program:
         self.graph = traced.graph
         self.executable = self._compiled(jitted.memory_limit)
         device.holders.add(self)
-        self.differentiable = self.grad_mode and not traced.trains
+        self.differentiable = traced.enabled and not traced.trains
         self.results_differentiable = self.differentiable and traced.results_differentiable
         others = traced.argument_writes or traced.argument_grads or traced.grad_writes
         self.stateless = not (traced.state_writes or others)
@@ -133,7 +135,7 @@ class Program:
         """
         made: Program = _new(type(self))
         made.__dict__.update(self.__dict__)
-        made.specs, made.graph, made.backward = [*specs], graph, {}
+        made.specs, made.graph, made.backward, made.flowing = [*specs], graph, {}, {}
         made.output_specs = graph.output_specs
         made.executable = made._compiled(None)
         self.device.holders.add(made)
@@ -250,7 +252,7 @@ class Program:
         return self.enter(recorded, tensors, numbers, objects, buffers)
 
     def _differentiable(self, tensors: list[Any], binding: Binding, buffers: list[Any]) -> Any:
-        """Execute, and give the floating results a gradient record.
+        """Execute, and give a record to the results that depend on an input with one.
 
         The record keeps the inputs. When a gradient is needed, a second program runs the graph and
         its backward pass in one call; the gradient of a gradient replays the graph op by op.
@@ -264,7 +266,8 @@ class Program:
             i for i, x in enumerate(inputs) if isinstance(x, Handle) and x._record is not None
         ]
         result = self.finish(tensors, binding, buffers)
-        if not wanted:
+        reached = self._reached(tuple(wanted)) if wanted else []
+        if not any(reached):
             return result
 
         def pull(gs: list[Any]) -> list[Any]:
@@ -279,9 +282,17 @@ class Program:
         record = Custom(parents, pull, len(graph.outputs), graph.output_specs)
         leaves, structure = tree.flatten(result)
         for (is_tensor, slot), leaf in zip(traced.leaves, leaves, strict=True):
-            if is_tensor and leaf.dtype.is_inexact:
+            if is_tensor and reached[slot]:
                 leaf._record = Projection(record, slot)
         return tree.unflatten(structure, leaves)
+
+    def _reached(self, wanted: tuple[int, ...]) -> list[bool]:
+        """Return for each output whether a gradient flows from it to one of the wanted inputs."""
+        found = self.flowing.get(wanted)
+        if found is None:
+            given = [i in wanted for i in range(len(self.graph.inputs))]
+            found = self.flowing[wanted] = flows(self.graph, given)
+        return found
 
     def _backward(self, wanted: tuple[int, ...], given: tuple[int, ...]) -> Callable[..., Any]:
         """Return the compiled backward pass to the wanted inputs, from gradients of outputs."""

@@ -37,7 +37,8 @@ class Traced:
 
     ``roots`` are objects that are reached from outside; ``specs`` are those of the tensors;
     ``argument_kinds`` say how arguments take gradients, or are None where nothing depends on it.
-    ``sites`` are the places of the ops that may fail.
+    ``sites`` are the places of the ops that may fail; ``enabled`` is whether gradients were on for
+    some of the code.
     """
 
     graph: Graph
@@ -62,6 +63,7 @@ class Traced:
     grad_absent: list[bool]
     results_differentiable: bool
     trains: bool
+    enabled: bool
 
     def in_place(self) -> dict[int, int]:
         """Return the outputs that a call writes to the memory of an input, with that input."""
@@ -255,6 +257,7 @@ class Tracer:
             grad_absent=[self._first_grad(h) is None for h in owners],
             results_differentiable=differentiable,
             trains=bool(changed) or any(c.record is not None for c, _ in state_writes),
+            enabled=trace.enabled,
         )
 
     def _check_structure(self, number_places: list[int]) -> None:
