@@ -209,6 +209,17 @@ def self_test(session: nox.Session) -> None:
     run(session, shared(session), *CONFORMANCE, "self-test", *options)
 
 
+@part
+def mutants(session: nox.Session) -> None:
+    """Does the suite name faults drawn at random? `-- plugins/linalg/src --number 50 --seed 7`"""
+    reach = ROOT / ".nox" / "reach.npz"
+    ask = ("tools/mutants.py", "--reach", str(reach))
+    # The record is continued: after the first time, of the checks that are new.
+    run(session, shared(session), *ask, "--record")
+    options = session.posargs or ["packages/core/src", "packages/nn/src"]
+    run(session, shared(session), *ask, *options)
+
+
 def imitating(session: nox.Session) -> str:
     """Return the shared environment's interpreter, which finds the devices that imitate GPUs."""
     folder = installed_beside(

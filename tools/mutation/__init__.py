@@ -1,0 +1,1 @@
+"""Mutation testing of the conformance suite: drawing faults, planting them, asking the checks."""
