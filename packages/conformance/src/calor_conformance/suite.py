@@ -30,6 +30,7 @@ from .checks import (
     history,
     index_forms,
     jit_states,
+    joint_probabilities,
     layers,
     limits,
     mapping,
@@ -41,6 +42,7 @@ from .checks import (
     partitions,
     persistence,
     points,
+    probabilities,
     process_memory,
     properties,
     protocol,
@@ -133,6 +135,8 @@ def _contracts() -> Iterator[Check]:
     yield from neighbours.neighbours()
     yield from namesakes.namesakes()
     yield from layers.layers()
+    yield from probabilities.probabilities()
+    yield from joint_probabilities.joint_probabilities()
     yield from index_forms.index_forms()
     yield from distributions.families()
     yield from crossings.crossings()
