@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Final
@@ -71,15 +72,20 @@ class Reach:
 
     def of(self, functions: Iterable[str]) -> list[int]:
         """Return the positions of the checks that passed and enter one of some functions."""
-        wanted = set(functions)
-        places = [n for n, name in enumerate(self.functions) if name in wanted]
-        if not places:
-            return []
-        return [
-            n
-            for n, found in enumerate(self.entered)
-            if self.passed[n] and np.isin(places, found).any()
-        ]
+        of_function, places, ends = self._inverse
+        numbers = [of_function[name] for name in functions if name in of_function]
+        found = [places[ends[n] : ends[n + 1]] for n in numbers]
+        every = np.unique(np.concatenate([np.zeros(0, int), *found]))
+        return [int(n) for n in every if self.passed[n]]
+
+    @cached_property
+    def _inverse(self) -> tuple[dict[str, int], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """The number of each function, and the checks of each, one function after another."""
+        flat = np.concatenate([np.zeros(0, np.uint32), *self.entered])
+        checks = np.repeat(np.arange(len(self.entered)), [len(e) for e in self.entered])
+        ends = np.cumsum([0, *np.bincount(flat, minlength=len(self.functions))])
+        numbers = {name: n for n, name in enumerate(self.functions)}
+        return numbers, checks[np.argsort(flat, kind="stable")], ends
 
     def store(self, path: Path) -> None:
         """Write the record to a file, whole or not at all."""

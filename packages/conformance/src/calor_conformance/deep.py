@@ -1,7 +1,8 @@
 """The deep search: crossings for as long as it is given, longer operands too, from any seed.
 
 Every row of crossings takes its turn with the next scenario of its covering array; when all pairs
-have met, the next array begins, from the next seed. A row that failed once is left out.
+have met, the next array begins, from the next seed. Beside them checks that draw what they ask,
+such as calls of functions, take their turns with a new seed each. What failed once is left out.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from calor.backends.device import Device
 from calor.dtypes import DType
 
 from . import outcomes
+from .checks import index_forms, layers, namesakes
 from .checks.base import Check, Place
 from .checks.crossings import CROSSED, crossings, tried
 from .checks.protocol import strict_of
@@ -28,16 +30,19 @@ from .selection import Selection
 from .watchdog import Watchdog
 
 EVERYTHING: Final = Selection()
+# What yields the checks that draw by the seed.
+_DRAWING: Final = (namesakes.namesakes, layers.layers, index_forms.index_forms)
 
 
 @dataclass
 class Row:
-    """A row of the search: its check, its scenarios so far, and the ones to come."""
+    """A row of the search: its check, its scenarios so far, and the ones to come.
+
+    ``crossed`` is what a row of crossings tries; None is a check that draws by the seed alone.
+    """
 
     check: Check
-    kind: str
-    subject: Subject
-    dtype: DType
+    crossed: tuple[str, Subject, DType] | None = None
     count: int = 0
     left: Iterator[Scenario] | None = None
     result: Result | None = None
@@ -58,13 +63,11 @@ def rows(chosen: Selection, place: Place) -> list[Row]:
     list of Row
         The rows.
     """
-    checks = {c.name: c for c in chosen.of(crossings())}
-    made = []
-    for name, check in checks.items():
-        if outcomes.excused(check, place.plain.info) is None:
-            kind, subject, dtype = CROSSED[name]
-            made.append(Row(check, kind, subject, dtype))
-    return made
+    checks = [c for c in chosen.of(crossings()) if c.name in CROSSED]
+    made = [Row(check, CROSSED[check.name]) for check in checks]
+    for drawing in _DRAWING:
+        made += [Row(check) for check in chosen.of(drawing())]
+    return [row for row in made if outcomes.excused(row.check, place.plain.info) is None]
 
 
 def search(
@@ -128,17 +131,21 @@ def search(
 
 def _next(row: Row, place: Place, watchdog: Watchdog, seed: Sequence[int]) -> Result:
     """Try the next scenario of a row."""
+    row.count += 1
+    if row.crossed is None:
+        own = int(np.random.default_rng(seed).integers(1, 2**31))
+        return outcomes.run(row.check, replace(place, seed=own), watchdog)
+    kind, subject, dtype = row.crossed
 
     def run(at: Place) -> None:
         if row.left is None:
-            row.left = scenarios(row.subject, row.dtype, at.plain.info, seed, deep=True)
+            row.left = scenarios(subject, dtype, at.plain.info, seed, deep=True)
         scenario = next(row.left, None)
         if scenario is None:
             row.left = None
             return
-        tried(row.kind, row.subject, scenario, row.dtype, at, deep=True)
+        tried(kind, subject, scenario, dtype, at, deep=True)
 
-    row.count += 1
     return outcomes.run(replace(row.check, run=run), place, watchdog)
 
 

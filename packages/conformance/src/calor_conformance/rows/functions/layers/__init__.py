@@ -11,9 +11,11 @@ from .reasons import REASONS
 
 # The module of each package, and those with its rows here.
 PACKAGES: Final[dict[str, tuple[str, ...]]] = {
-    "calor_linalg": ("linalg",),
-    "calor_nn.functional": ("neural",),
-    "calor_numerics": ("numerics", "arranging"),
+    "calor_linalg": ("linalg", "factors"),
+    "calor_nn.functional": ("neural", "windows", "images", "sequences"),
+    "calor_numerics": ("numerics", "arranging", "parts"),
+    "calor_numerics.signal": ("spectrograms",),
+    "calor_numerics.signal.windows": ("tapers",),
     "calor_special": ("special",),
 }
 
