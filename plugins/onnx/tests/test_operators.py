@@ -357,3 +357,26 @@ def test_says_what_is_wrong_with_an_attribute(node: str, operand: Any, message: 
     ready = calor_onnx.load(model, device="numpy")
     with pytest.raises(calor_onnx.ModelError, match=message):
         ready.run({"x": np.zeros((1, 4, 8), np.float32), "s": operand})
+
+
+@pytest.mark.parametrize("made", [3, 9, 30])
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+@pytest.mark.parametrize("antialias", [0, 1])
+def test_resized_lines_keep_an_element_that_is_not_finite_to_its_sums(
+    made: int, mode: str, antialias: int
+) -> None:
+    x = f(1, 1, 2, 20)
+    x[0, 0, 0, 0] = np.nan
+    sizes = np.array([1, 1, 2, made])
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 8, opset_import: ["": 18]> g (float[1,1,2,20] x) => (float[A,B,C,D] y)
+        <int64[4] sizes = {{1, 1, 2, {made}}}> {{
+            y = Resize <mode = "{mode}", antialias = {antialias}> (x, , , sizes)
+        }}"""
+    )
+    (y,) = calor_onnx.load(model, device="numpy").run({"x": x}).values()
+    assert y.shape == tuple(sizes)
+    broken = np.isnan(host(y)[0, 0])
+    assert not broken[1].any()
+    # Half of the results are farther away than any kernel reaches.
+    assert not broken[0, made // 2 + 1 :].any()

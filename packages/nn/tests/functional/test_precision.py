@@ -79,6 +79,6 @@ def test_other_types_are_not_told():
         assert found(function, [x.astype("float16") for x in given]) == {"highest"}
 
 
-def test_means_are_exact():
-    with calor.matmul_precision("high"):
-        assert found(lambda x: functional.adaptive_avg_pool1d(x, 3), [ones(1, 1, 5)]) == {"highest"}
+def test_means_are_no_products():
+    graph = trace(lambda x: functional.adaptive_avg_pool1d(x, 3), ones(1, 1, 5))
+    assert not {node.op.name for node in graph.nodes} & {*PRODUCTS}

@@ -12,6 +12,7 @@ from calor.functions.complex_parts import conj, imag, real
 from calor.functions.indexing import take
 from calor.functions.joining import concat
 from calor.functions.linear_algebra import matmul
+from calor.functions.logic import isnan
 from calor.functions.manipulation import moveaxis, reshape, transpose
 from calor.functions.operands import as_tensor
 from calor.functions.reductions import cumulative_sum
@@ -283,6 +284,10 @@ def interp(
     flat = width == 0
     share = (x - x0) / where(flat, 1.0, width)
     inside = where(flat, f0, f0 + (f1 - f0) * share)
+    # Beside values that are not finite: a point itself, or the line from its other end.
+    other = where(f0 == f1, f0, f1 + (f1 - f0) * (share - 1.0))
+    other = where(x == x0, f0, where(x == x1, f1, other))
+    inside = where(isnan(inside), other, inside)
     low = fp[0] if left is None else left
     high = fp[-1] if right is None else right
     return where(x < xp[0], low, where(x > xp[-1], high, inside)).astype(inside.dtype)

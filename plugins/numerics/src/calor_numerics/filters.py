@@ -5,37 +5,82 @@ from __future__ import annotations
 import math
 from typing import Literal, get_args
 
+import numpy as np
+
 from calor import dtypes
 from calor.errors import ArgumentError, DTypeError, ShapeError
 from calor.functions.arguments import one_axis
 from calor.functions.complex_parts import conj
 from calor.functions.elementwise import remainder
-from calor.functions.joining import concat
-from calor.functions.manipulation import flip, moveaxis, reshape
+from calor.functions.joining import concat, pad
+from calor.functions.manipulation import expand_dims, flip, moveaxis, reshape
 from calor.functions.operands import as_tensor, together
 from calor.functions.reductions import cumulative_sum
+from calor.functions.reductions import sum as total
 from calor.functions.searching import where
 from calor.functions.signs import abs as magnitude
+from calor.ops.composites import like, wide
 from calor.ops.contraction import conv
 from calor.tensor.tensor import Operand, Tensor
 
 Part = Literal["full", "same", "valid"]
 _PARTS = get_args(Part)
+# The size of a triangle that is multiplied as a square with zeros.
+_TRIANGLE = 128
 
 
 def _slid(long: Tensor, short: Tensor, mode: str) -> Tensor:
-    """Return the sums of products of a sequence with another one at each place along it."""
+    """Return the sums of products of a sequence with another one at each place along it.
+
+    An element that is not finite is in the sums that it belongs to and in no other: nothing is
+    padded with zeros, whose product with it is NaN.
+    """
     over = short.size - 1
-    ends = {"full": (over, over), "same": (over - over // 2, over // 2), "valid": (0, 0)}
+    made = _overlaps(long, reshape(short, (1, short.size)))[0]
+    if mode == "valid" or not over:
+        return made
+    if long.dtype.is_inexact:
+        long, short = wide(long), wide(short)
+    begin = _causal(long[:over], flip(short)[None, :over])[0]
+    end = flip(_causal(flip(long)[:over], short[None, :over])[0])
+    if mode == "same":
+        begin, end = begin[over // 2 :], end[: over // 2]
+    return concat((like(begin, made), made, like(end, made)))
+
+
+def _overlaps(long: Tensor, short: Tensor) -> Tensor:
+    """Return the sums where the rows of ``short`` (rows, M) overlap ``long`` (N,) completely."""
+    rows, size = short.shape
     made: Tensor = conv(
         reshape(long, (1, 1, long.size)),
-        reshape(short, (1, 1, short.size)),
+        reshape(short, (rows, 1, size)),
         stride=(1,),
-        padding=(ends[mode],),
+        padding=((0, 0),),
         dilation=(1,),
         groups=1,
     )
-    return reshape(made, (made.size,))
+    return reshape(made, (rows, long.size - size + 1))
+
+
+def _causal(x: Tensor, rows: Tensor) -> Tensor:
+    """Return Σ x[i − k] · rows[:, k] over k ≤ i, for vectors x (n,) and rows (count, n).
+
+    It is a product with a triangle. A half of a long one is two triangles of half the size, which
+    are equal, and a square, which is a convolution without ends.
+    """
+    count, n = rows.shape
+    if n <= _TRIANGLE:
+        distance = np.arange(n)[:, None] - np.arange(n)
+        inside = as_tensor(distance >= 0, x)
+        moved = where(inside, x[as_tensor(np.maximum(distance, 0), x)], 0)
+        terms = where(inside, expand_dims(rows, 1), 0) * moved
+        return total(terms, axis=-1, dtype=x.dtype)
+    half = -(-n // 2)
+    # What fills an odd half comes behind all that is returned.
+    low, high = rows[:, :half], pad(rows[:, half:], ((0, 0), (0, 2 * half - n)))
+    both = _causal(x[:half], concat((low, high)))
+    square = _overlaps(x[1:], flip(low, axis=1))
+    return concat((both[:count], both[count:, : n - half] + square), axis=1)
 
 
 def _vectors(x1: Operand, x2: Operand, mode: str, what: str) -> tuple[Tensor, Tensor]:

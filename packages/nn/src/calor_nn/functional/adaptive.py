@@ -16,11 +16,10 @@ from calor.errors import ShapeError
 from calor.functions.activation import floating
 from calor.functions.arguments import integer
 from calor.functions.half_types import in_float32
-from calor.functions.manipulation import moveaxis, reshape
+from calor.functions.manipulation import reshape
 from calor.functions.operands import as_tensor, stretched
 from calor.functions.searching import argmax
 from calor.ops import reductions as r
-from calor.ops.contraction import dot_general
 from calor.ops.indexing import gather, take_along
 from calor.ops.sources import HostArray, constant
 from calor_nn.functional.conv import batched, unbatched
@@ -32,7 +31,7 @@ from calor_nn.functional.pool import (
     max_pool2d,
     max_pool3d,
 )
-from calor_nn.functional.pool_windows import baked
+from calor_nn.functional.resampling import Taps, resampled
 from calor_nn.functional.windows import constant_indices
 
 if TYPE_CHECKING:
@@ -335,13 +334,13 @@ def _average(x: Any, output_size: Any, rank: int) -> Tensor:
 
 
 def _averaged(x: Tensor, axis: int, count: int) -> Tensor:
-    """Return the means along one axis: a product with the matrix of the windows' weights."""
+    """Return the means along one axis, each a sum of the elements of its window alone."""
     first, end = _bounds(x.shape[axis], count)
-    place = np.arange(x.shape[axis])
-    inside = (place >= first[:, None]) & (place < end[:, None])
-    weights = baked(inside / (end - first)[:, None], x)
-    made = dot_general(x, weights, contract=((axis,), (1,)), batch=((), ()), dtype=x.dtype)
-    return moveaxis(made, -1, axis)
+    sizes = (end - first)[:, None]
+    places = first[:, None] + np.arange(sizes.max())
+    inside = places < end[:, None]
+    taps = Taps(np.where(inside, places, -1), inside / sizes, x.shape[axis])
+    return resampled(x, axis, [taps])
 
 
 def _largest(x: Any, output_size: Any, rank: int, indices: bool) -> Any:

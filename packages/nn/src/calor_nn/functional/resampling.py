@@ -35,7 +35,10 @@ _AXES, _TOGETHER = 2, 64
 
 @dataclass(frozen=True)
 class Taps:
-    """The indices and weights of the terms of each result along an axis of ``old`` elements."""
+    """The indices and weights of the terms of each result along an axis of ``old`` elements.
+
+    −1 fills the rows of results with fewer terms; its weight is 0.
+    """
 
     where: Array
     weights: Array
@@ -139,6 +142,6 @@ def resampled(x: Tensor, axis: int, taps: list[Taps]) -> Tensor:
             tables += [table.where.astype(np.int32), table.weights.astype(dtype)]
     with on_device(x.device):
         given = [constant(array=HostArray.of(table), weak=False) for table in tables]
-    padded = any((one.where < 0).any() for one in back)
-    made: Tensor = resample(x, *given, axis=axis, padded=(False, bool(padded)))
+    padded = tuple(bool(any((one.where < 0).any() for one in ones)) for ones in (taps, back))
+    made: Tensor = resample(x, *given, axis=axis, padded=padded)
     return made

@@ -231,9 +231,10 @@ def _filtered(old: int, size: int, factor: float | None, cubic: bool, align: boo
     where = first[:, None] + np.arange(max(int((last - first).max()), 1))
     distance = np.abs((where - centre[:, None] + 0.5) / wide)
     weights = _keys(distance, -0.5) if cubic else np.maximum(1 - distance, 0.0)
-    weights = np.where(where < last[:, None], weights, 0.0)
+    inside = where < last[:, None]
+    weights = np.where(inside, weights, 0.0)
     weights /= weights.sum(1, keepdims=True)
-    return Taps(np.minimum(where, old - 1), weights, old)
+    return Taps(np.where(inside, where, -1), weights, old)
 
 
 def _keys(d: np.ndarray[Any, Any], a: float) -> np.ndarray[Any, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from itertools import product
 from math import prod
-from operator import mul
+from operator import and_, mul
 from typing import Any
 
 import numpy as np
@@ -100,8 +100,13 @@ def samples(
     ]
     total = None
     for corner in product(*found):
-        values = read(wide(x), [place for place, _ in corner])
-        term = values * like(calor.expand_dims(reduce(mul, [w for _, w in corner]), -1), values)
+        values = read(wide(x), [place for place, _, _ in corner])
+        inside = [there for _, _, there in corner if there is not None]
+        if inside:
+            # What a clamped position reads is no part of the sum, whatever it is.
+            values = calor.where(calor.expand_dims(reduce(and_, inside), -1), values, 0)
+        weight = reduce(mul, [weight for _, weight, _ in corner])
+        term = values * like(calor.expand_dims(weight, -1), values)
         total = term if total is None else total + term
     # Channels are last until here, because rows of channels are gathered.
     return calor.permute_dims(like(total, x), (0, 2, 1))
@@ -109,13 +114,16 @@ def samples(
 
 def _tap(
     low: Any, share: Any, tap: tuple[int, Any], size: int, border: tuple[float, float], outside: str
-) -> tuple[Any, Any]:
-    """Return the integer positions of a tap along an axis, clamped, and its weights."""
+) -> tuple[Any, Any, Any]:
+    """Return the integer positions of a tap along an axis, clamped, and its weights.
+
+    Last is where the positions are inside, if elements outside are zero.
+    """
     step, weigh = tap
-    place, weight = low + step, weigh(share)
+    place, weight, inside = low + step, weigh(share), None
     if outside == "reflection":
         place = calor.trunc(reflected(place, *border))
     elif outside == "zeros":
         inside = calor.logical_and(calor.greater_equal(place, 0), calor.less_equal(place, size - 1))
         weight = calor.where(inside, weight, 0)
-    return calor.astype(calor.clip(place, 0, size - 1), calor.int64), weight
+    return calor.astype(calor.clip(place, 0, size - 1), calor.int64), weight, inside

@@ -1,9 +1,8 @@
 """Resize and Upsample: each axis separately, as weighted sums of a few elements.
 
 Requirements: positions and weights depend on sizes and attributes only, so they are constants of
-the graph. A nearest resize that repeats elements equally is a view. Along a short axis, or with
-many taps, the sums are a matrix product, which is several times as fast as gathers; an element that
-is not finite then affects its whole line.
+the graph. A nearest resize that repeats elements equally is a view. A sum reads its own elements
+alone, so one that is not finite is in no other sum.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ import numpy as np
 
 import calor
 from calor.sizes import Size
+from calor_nn.functional.resampling import Taps, resampled
 from calor_onnx.call import Call
 from calor_onnx.computing import constant, like, wide
 from calor_onnx.errors import ModelError
@@ -22,9 +22,6 @@ from calor_onnx.limits import bounded
 from calor_onnx.registry import operator
 
 Array = np.ndarray[Any, Any]
-
-# With more taps, or up to this many elements, the sums are a matrix product.
-_TAPS, _PLACES = 8, 128
 
 
 def sources(
@@ -108,29 +105,6 @@ def picked(x: Any, axis: int, place: Array) -> Any:
     if size and made % size == 0 and (place == np.repeat(np.arange(size), made // size)).all():
         return repeated(x, axis, made // size)
     return calor.take(x, constant(place.astype(np.int64), x.device), axis=axis)
-
-
-def weighed(x: Any, axis: int, place: Array, weight: Array) -> Any:
-    """Return weighted sums of x along an axis."""
-    made, count = place.shape
-    if count > _TAPS or x.shape[axis] <= _PLACES:
-        matrix = np.zeros((made, x.shape[axis]))
-        np.add.at(matrix, (np.arange(made)[:, None], place), weight)
-        kernel = constant(matrix.astype(x.dtype.numpy), x.device)
-        if axis == x.ndim - 2:
-            return calor.matmul(kernel, x)
-        lines = x if axis == x.ndim - 1 else calor.moveaxis(x, axis, -1)
-        return calor.moveaxis(calor.matmul(lines, calor.matrix_transpose(kernel)), -1, axis)
-    shape = [1] * x.ndim
-    shape[axis] = made
-    total = None
-    for tap in range(count):
-        if not weight[:, tap].any():
-            continue
-        part = calor.take(x, constant(place[:, tap], x.device), axis=axis)
-        part = part * constant(weight[:, tap].reshape(shape).astype(x.dtype.numpy), x.device)
-        total = part if total is None else total + part
-    return calor.take(x, constant(place[:, 0], x.device), axis=axis) * 0 if total is None else total
 
 
 def _scaled(size: int, scale: float) -> int:
@@ -225,10 +199,11 @@ def resize(
             y = picked(y, axis, place.astype(np.int64))
         else:
             stretch = min(scale, 1.0) if antialias else 1.0
-            y = weighed(y, axis, *taps(
-                source, mode == "cubic", cubic_coeff_a, stretch, x.shape[axis],
-                bool(exclude_outside),
-            ))  # fmt: skip
+            old = int(x.shape[axis])
+            place, weight = taps(
+                source, mode == "cubic", cubic_coeff_a, stretch, old, bool(exclude_outside)
+            )
+            y = resampled(y, axis, [Taps(place, weight, old)])
         if beyond is not None and beyond.any():
             shape = [1] * x.ndim
             shape[axis] = size
