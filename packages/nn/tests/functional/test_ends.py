@@ -33,6 +33,33 @@ VALUES: list[tuple[str, Any, Any]] = [
      [0.0, 0.0, 100.0, 100.0]),
     ("bce logits", lambda: f.binary_cross_entropy_with_logits(
         f32(-1e4, 1e4, 1e4), f32(0.0, 1.0, 0.0), reduction="none"), [0.0, 0.0, 1e4]),
+    ("bce of infinite logits", lambda: f.binary_cross_entropy_with_logits(
+        f32(INF, -INF, INF, -INF, INF, -INF), f32(1.0, 0.0, 0.0, 1.0, 0.25, 0.25),
+        reduction="none"), [0.0, 0.0, INF, INF, INF, INF]),
+    ("bce of infinite logits, weighed", lambda: f.binary_cross_entropy_with_logits(
+        f32(INF, -INF, INF, -INF), f32(1.0, 0.0, 0.0, 1.0), pos_weight=f32(3.0), weight=f32(0.5),
+        reduction="none"), [0.0, 0.0, INF, INF]),
+    ("labels of infinite logits", lambda: f.multilabel_soft_margin_loss(
+        f32([INF, -INF], [INF, -INF]), f32([1.0, 0.0], [1.0, 1.0]), reduction="none"),
+     [0.0, INF]),
+    ("soft margin of infinite logits", lambda: f.soft_margin_loss(
+        f32(INF, -INF, INF), f32(1.0, -1.0, -1.0), reduction="none"), [0.0, 0.0, INF]),
+    ("log sigmoid of infinities", lambda: f.log_sigmoid(f32(-INF, INF)), [-INF, 0.0]),
+    ("softplus of infinities", lambda: f.softplus(f32(-INF, INF)), [0.0, INF]),
+    ("kl of impossible events", lambda: f.kl_div(
+        f32(-INF, -INF, 0.0), f32(0.0, 0.5, 1.0), reduction="none"), [0.0, INF, 0.0]),
+    ("kl of impossible logs", lambda: f.kl_div(
+        f32(-INF, -3.0, -INF, 0.0), f32(-INF, -INF, 0.0, 0.0), log_target=True,
+        reduction="none"), [0.0, 0.0, INF, 0.0]),
+    ("poisson of no events", lambda: f.poisson_nll_loss(
+        f32(-INF, INF), f32(0.0, 0.0), reduction="none"), [0.0, INF]),
+    ("poisson of an infinite rate", lambda: f.poisson_nll_loss(
+        f32(INF), f32(0.0), log_input=False, reduction="none"), [INF]),
+    ("probabilities of impossible classes", lambda: f.cross_entropy(
+        f32([0.0, -INF], [-INF, 0.0]), f32([1.0, 0.0], [1.0, 0.0]), reduction="none"),
+     [0.0, INF]),
+    ("impossible class of weight 0", lambda: f.nll_loss(
+        f32([-INF, -1.0], [-INF, -1.0]), calor.asarray([0, 1]), weight=f32(0.0, 1.0)), 1.0),
     ("impossible class", lambda: f.cross_entropy(
         f32([0.0, -INF], [0.0, -INF]), calor.asarray([0, -100]), reduction="none"), [0.0, 0.0]),
     ("ignored class of probability 0", lambda: f.nll_loss(
@@ -68,6 +95,11 @@ def test_value(compute: Any, want: Any) -> None:
     np.testing.assert_array_equal(compute().numpy(), np.array(want))
 
 
+def test_small_losses_of_logits_are_not_rounded_away() -> None:
+    made = f.binary_cross_entropy_with_logits(f32(-80.0, 80.0), f32(0.0, 1.0), reduction="none")
+    np.testing.assert_allclose(made.numpy(), np.exp(-80.0), rtol=1e-5)
+
+
 FINITE = [
     "relu6", "hard_tanh", "celu", "selu", "mish", "log_sigmoid", "softsign", "hard_sigmoid",
     "hard_swish",
@@ -94,6 +126,17 @@ SLOPES: list[tuple[str, Any, Any, Any]] = [
     ("lp_pool", lambda x: f.lp_pool1d(x, 2.0, 2), [[[0.0, 0.0]]], [[[0.0, 0.0]]]),
     ("max_pool ties", lambda x: f.max_pool1d(x, 2), [[[3.0, 3.0]]], [[[1.0, 0.0]]]),
     ("bce", lambda x: f.binary_cross_entropy(x, x.detach()), [0.0, 1.0], [0.0, 0.0]),
+    ("bce logits", lambda x: f.binary_cross_entropy_with_logits(
+        x, f32(1.0, 0.0, 0.0, 1.0, 0.5), reduction="sum"), [INF, -INF, INF, -INF, 0.0],
+     [0.0, 0.0, 1.0, -1.0, 0.0]),
+    ("bce logits' target", lambda t: f.binary_cross_entropy_with_logits(
+        f32(2.0, -3.0, 1.0), t, reduction="sum"), [0.0, 1.0, 0.5], [-2.0, 3.0, -1.0]),
+    ("huber", lambda x: f.huber_loss(x, calor.zeros(4), reduction="sum"),
+     [INF, -INF, 0.5, -1.0], [1.0, -1.0, 0.5, -1.0]),
+    ("smooth l1", lambda x: f.smooth_l1_loss(x, calor.zeros(3), beta=0.5, reduction="sum"),
+     [INF, -INF, 0.25], [1.0, -1.0, 0.5]),
+    ("kl of impossible events", lambda x: f.kl_div(x, f32(0.0, 1.0), reduction="sum"),
+     [-INF, 0.0], [0.0, -1.0]),
     ("kl", lambda t: f.kl_div(calor.zeros(2), t, reduction="sum"), [0.0, 1.0], [0.0, 1.0]),
     ("cross entropy", lambda x: f.cross_entropy(x, calor.asarray([0])), [[0.0, -INF]],
      [[0.0, 0.0]]),

@@ -182,7 +182,14 @@ def logit(x: Operand, /) -> Tensor:
 
 def _apart(a: Any, b: Any) -> Any:
     """Return a − b, where infinities of one sign are no distance apart."""
-    return e.where(e.equal(a, b), fill(a, 0), a - b)
+    made = a - b
+    return e.where(e.bit_and(e.equal(a, b), e.isnan(made)), fill(a, 0), made)
+
+
+def _share(a: Any, b: Any) -> Any:
+    """Return 1 / (1 + 2**(b − a))."""
+    apart = _apart(b, a)
+    return e.exp2(-logaddexp2(apart, fill(apart, 0)))
 
 
 def _logaddexp2(a: Any, b: Any) -> Any:
@@ -193,8 +200,8 @@ def _logaddexp2(a: Any, b: Any) -> Any:
     rules.real_floats,
     _logaddexp2,
     reference=reference.logaddexp2,
-    derivatives=(lambda y, a, b: e.exp2(_apart(a, y)), lambda y, a, b: e.exp2(_apart(b, y))),
-    saves=("0y", "1y"),
+    derivatives=(lambda y, a, b: _share(a, b), lambda y, a, b: _share(b, a)),
+    saves=("01", "01"),
     checks=(Check(((-5, 5), (-5, 5)), scale=lambda a, b: np.maximum(np.abs(a), np.abs(b))),),
     method=True,
 )

@@ -20,7 +20,7 @@ from calor.ops import composites as c
 from calor.ops import elementwise as e
 from calor.ops.indexing import gather, take_along
 from calor.ops.sources import iota
-from calor_nn.functional.loss import reduced
+from calor_nn.functional.loss import reduced, weighed
 
 if TYPE_CHECKING:
     from calor.tensor.tensor import Operand, Tensor
@@ -192,12 +192,14 @@ def _class_losses(
         picked = reshape(take_along(logs, expand_dims(classes, axis), axis=axis), wanted)
     else:
         picked = total(select(_hits(logs, classes, axis), logs, 0.0), axis=axis)
+    loss: Tensor = single(e.neg, picked)
     if weight is None:
         weights: Tensor = e.cast(counted, dtype=logs.dtype)
     else:
         weights = select(counted, gather(_factors(logs, weight, what), classes, axis=0), 0.0)
+        loss = weighed(weights, loss)
     # An ignored class may have probability 0: its loss is left out, not multiplied by 0.
-    return select(counted, pair(e.mul, single(e.neg, picked), weights), 0.0), weights
+    return select(counted, loss, 0.0), weights
 
 
 def _hits(logs: Tensor, classes: Tensor, axis: int) -> Tensor:
@@ -250,7 +252,7 @@ def _distribution_loss(
     classes = logs.shape[axis]
     if smoothing:
         target = pair(e.add, pair(e.mul, target, 1 - smoothing), smoothing / classes)
-    part = pair(e.mul, logs, target)
+    part = weighed(target, logs)
     if weight is not None:
         part = pair(e.mul, part, _by_class(logs, weight, what))
     loss = single(e.neg, total(part, axis=axis))

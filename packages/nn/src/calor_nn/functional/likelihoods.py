@@ -13,7 +13,7 @@ from calor.functions.activation import floating
 from calor.functions.half_types import in_float32
 from calor.functions.operands import as_tensor, pair, select, single
 from calor.ops import elementwise as e
-from calor_nn.functional.loss import Reduction, reduced, same_shapes
+from calor_nn.functional.loss import Reduction, reduced, same_shapes, weighed
 
 if TYPE_CHECKING:
     from calor.tensor.tensor import Operand, Tensor
@@ -147,10 +147,10 @@ def poisson_nll_loss(
     what = "poisson_nll_loss"
     x, target = same_shapes(x, target, what)
     if log_input:
-        loss = pair(e.sub, single(e.exp, x), pair(e.mul, target, x))
+        loss = pair(e.sub, single(e.exp, x), weighed(target, x))
     else:
         log = single(e.log, pair(e.add, x, eps))
-        loss = pair(e.sub, x, pair(e.mul, target, log))
+        loss = pair(e.sub, x, weighed(target, log))
     if full:
         many = pair(e.greater, target, 1.0)
         safe = select(many, target, 1.0)

@@ -6,6 +6,7 @@ Requirements: the formulas, defaults and reductions are PyTorch's. ``reduction``
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Literal
 
 from calor.errors import ArgumentError, ShapeError
@@ -47,6 +48,19 @@ def same_shapes(x: Any, target: Any, what: str) -> tuple[Tensor, Tensor]:
             f"have one shape; reshape one of them"
         )
     return x, target
+
+
+def weighed(weight: Tensor, x: Tensor) -> Tensor:
+    """Return weight · x, in which a weight of 0 leaves out a term that is infinite."""
+    out = pair(e.bit_and, pair(e.equal, weight, 0), pair(e.equal, single(e.abs, x), math.inf))
+    return pair(e.mul, weight, select(out, 0.0, x))
+
+
+def logistic(x: Tensor, target: Tensor, share: Tensor) -> Tensor:
+    """Return −share · log σ(x) − (1 − target) · log(1 − σ(x)) of logits, which may be infinite."""
+    # −log σ(x) is softplus(−x), and −log(1 − σ(x)) is softplus(x).
+    positive = weighed(share, softplus(single(e.neg, x)))
+    return pair(e.add, positive, weighed(pair(e.sub, 1, target), softplus(x)))
 
 
 @in_float32
@@ -232,9 +246,12 @@ def smooth_l1_loss(
 def _rounded_corner(x: Tensor, target: Tensor, delta: float) -> Tensor:
     difference = pair(e.sub, x, target)
     size = single(e.abs, difference)
-    square = pair(e.mul, pair(e.mul, difference, difference), 0.5)
+    near = pair(e.less_equal, size, delta)
+    # The gradient of a square that does not count is 0, for an infinite difference too.
+    inner = select(near, difference, 0.0)
+    square = pair(e.mul, pair(e.mul, inner, inner), 0.5)
     line = pair(e.mul, pair(e.sub, size, 0.5 * delta), delta)
-    return select(pair(e.less_equal, size, delta), square, line)
+    return select(near, square, line)
 
 
 @in_float32
@@ -337,12 +354,8 @@ def binary_cross_entropy_with_logits(
     """
     what = "binary_cross_entropy_with_logits"
     x, target = same_shapes(x, target, what)
-    negative = pair(e.mul, pair(e.sub, 1, target), x)
-    slope = softplus(single(e.neg, x))
-    if pos_weight is not None:
-        more = pair(e.mul, pair(e.sub, pos_weight, 1), target)
-        slope = pair(e.mul, slope, pair(e.add, more, 1))
-    loss = pair(e.add, negative, slope)
+    share = target if pos_weight is None else pair(e.mul, pos_weight, target)
+    loss = logistic(x, target, share)
     if weight is not None:
         loss = pair(e.mul, loss, weight)
     return reduced(loss, reduction, what)
@@ -400,12 +413,14 @@ def kl_div(
     """
     x, target = same_shapes(x, target, "kl_div")
     if log_target:
-        loss = pair(e.mul, single(e.exp, target), pair(e.sub, target, x))
+        none = pair(e.equal, target, -math.inf)
+        logs = select(none, 0.0, pair(e.sub, target, x))
+        loss = pair(e.mul, single(e.exp, target), logs)
     else:
         # 0 · log 0 is 0, and its gradient for the target is not asked of log at 0.
         none = pair(e.less_equal, target, 0)
         logs = select(none, 0.0, single(e.log, select(none, 1.0, target)))
-        loss = pair(e.mul, target, pair(e.sub, logs, x))
+        loss = weighed(target, pair(e.sub, logs, x))
     if reduction == "batchmean":
         return pair(e.div, total(loss), float(x.shape[0] if x.ndim else 1))
     return reduced(loss, reduction, "kl_div", "batchmean")

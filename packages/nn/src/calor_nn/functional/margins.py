@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from calor.errors import ArgumentError, DTypeError, ShapeError
-from calor.functions.activation import floating, relu, softplus
+from calor.functions.activation import floating, relu
 from calor.functions.half_types import in_float32
 from calor.functions.manipulation import expand_dims
-from calor.functions.operands import as_tensor, pair, select, single
+from calor.functions.operands import as_tensor, pair, select
 from calor.functions.ranges import arange
 from calor.functions.reductions import cumulative_sum
 from calor.functions.reductions import sum as total
@@ -20,7 +20,7 @@ from calor.functions.statistics import mean
 from calor.ops import elementwise as e
 from calor.ops.indexing import gather, take_along
 from calor_nn.functional.distance import pairwise_distance
-from calor_nn.functional.loss import Reduction, reduced, same_shapes
+from calor_nn.functional.loss import Reduction, logistic, reduced, same_shapes
 
 if TYPE_CHECKING:
     from calor.tensor.tensor import Operand, Tensor
@@ -192,9 +192,7 @@ def multilabel_soft_margin_loss(
     """
     what = "multilabel_soft_margin_loss"
     x, target = same_shapes(x, target, what)
-    # −log σ(x) is softplus(−x), and −log(1 − σ(x)) is softplus(x).
-    positive = pair(e.mul, target, softplus(single(e.neg, x)))
-    loss = pair(e.add, positive, pair(e.mul, pair(e.sub, 1, target), softplus(x)))
+    loss = logistic(x, target, target)
     if weight is not None:
         loss = pair(e.mul, loss, weight)
     return reduced(mean(loss, axis=-1), reduction, what)

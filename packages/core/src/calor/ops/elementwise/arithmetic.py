@@ -8,7 +8,15 @@ import numpy as np
 
 from calor.ops import rules
 from calor.ops.base import Op, op
-from calor.ops.elementwise.comparison import equal, greater, less, not_equal, where
+from calor.ops.elementwise.comparison import (
+    bit_and,
+    equal,
+    greater,
+    isnan,
+    less,
+    not_equal,
+    where,
+)
 from calor.ops.elementwise.conversion import cast, conj, conjugate, real
 from calor.ops.elementwise.transcendental import exp, log
 from calor.ops.movement import fill
@@ -179,15 +187,17 @@ logaddexp: Op = op(
     "logaddexp",
     rules.real_floats,
     reference.logaddexp,
-    (lambda g, y, a, b: g * _weight(a, y), lambda g, y, a, b: g * _weight(b, y)),
-    saves=("0y", "1y"),
+    (lambda g, y, a, b: g * _weight(a, b), lambda g, y, a, b: g * _weight(b, a)),
+    saves=("01", "01"),
     promotion="float",
 )
 
 
-def _weight(a: Any, y: Any) -> Any:
-    """Return exp(a - y), where infinities of one sign are no distance apart."""
-    return exp(where(equal(a, y), fill(a, 0), a - y))
+def _weight(a: Any, b: Any) -> Any:
+    """Return 1 / (1 + exp(b - a)), where infinities of one sign are no distance apart."""
+    apart = b - a
+    apart = where(bit_and(equal(a, b), isnan(apart)), fill(a, 0), apart)
+    return exp(-logaddexp(apart, fill(apart, 0)))
 
 
 copysign: Op = op(
