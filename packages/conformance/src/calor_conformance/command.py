@@ -128,7 +128,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--markdown", type=Path, metavar="FILE", help="write the report as a page")
     add("--seed", type=int, help="seed of the operands (default: 0; of --deep: a new one)")
     add("--deep", type=float, metavar="SECONDS",
-        help="instead search crossings of lengths, attributes and dtypes for so long")  # fmt: skip
+        help="instead draw new cases of every kind for so long")  # fmt: skip
     add("--timeout", type=float, default=300.0, metavar="SECONDS",
         help="a check that takes longer hangs, which is a failure; 0 for no limit "
         "(default: %(default)s)")  # fmt: skip

@@ -53,6 +53,10 @@ class Place:
         """Whether a read may compile; otherwise all calls go through ``calor.jit``."""
         return self.plain.info.feature("interactive").level != "impossible"
 
+    def number(self, count: int) -> int:
+        """Return the number of something drawn, which is another one with each seed."""
+        return count + 10_000 * self.seed
+
     @property
     def flushes(self) -> frozenset[DType]:
         """The dtypes whose denormals the device declares to flush to zero."""

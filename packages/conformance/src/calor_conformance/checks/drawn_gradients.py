@@ -183,7 +183,7 @@ def _run(way: Callable[[_Case], None], of: type[_Case], place: Place) -> None:
         # Of two lengths where a derivative is quick, of one in turns where it is not.
         quick = of is _Case and way in (_backward, _forward)
         for ops in _OPS if quick else [_OPS[number % 2 if of is _Case else 0]]:
-            way(of(number, ops))
+            way(of(place.number(number), ops))
 
 
 def gradients_of_drawn() -> Iterator[Check]:

@@ -257,7 +257,7 @@ def _alike(made: Program) -> Iterator[Program]:
 
 def _look_alike(place: Place) -> None:
     for number in range(_PROGRAMS):
-        made = program(number, 6, float32, "closed")
+        made = program(place.number(number), 6, float32, "closed")
         arrays = [a.astype(np.float32) for a in made.operands]
         every = []
         for other in _alike(made):

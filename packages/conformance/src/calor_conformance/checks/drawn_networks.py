@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
-from functools import cache, partial
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import numpy as np
@@ -61,7 +61,7 @@ class _Case:
         return (ends[0] - ends[1]) / (2 * _STEP)
 
 
-@cache
+@lru_cache(maxsize=64)
 def _case(kind: str, number: int, layers: int) -> _Case:
     return _Case(kind, number, layers)
 
@@ -172,7 +172,7 @@ def _decoded(number: int, place: Place) -> None:
 
 
 def _run(kind: str, number: int, name: str, dtype: DType, place: Place) -> None:
-    _WAYS[name][0](_case(kind, number, _LAYERS[number % 2]), dtype)
+    _WAYS[name][0](_case(kind, place.number(number), _LAYERS[number % 2]), dtype)
 
 
 def networks() -> Iterator[Check]:

@@ -326,15 +326,16 @@ def announced(
     assert isinstance(required, int), f"{what}: required_bytes is {required!r}"
     buffers = [device.backend.upload(device.index, a) for a in arrays]
     with quick_collections(), at_the_peak(place):
-        before = in_use(place)
+        before, peak = in_use(place), device.memory.peak
         made = executable(buffers)
         device.backend.synchronize(device.index)
         grown = device.memory.in_use - before
         assert least <= grown <= required, (
             f"{what}: {grown} bytes were allocated, {required} announced"
         )
+        # A peak far above what was held here tells nothing of this call.
         most = device.memory.peak - before
-        assert most <= required, (
+        assert most <= required or device.memory.peak == peak, (
             f"{what}: {most} bytes were allocated at once, {required} announced"
         )
         del made

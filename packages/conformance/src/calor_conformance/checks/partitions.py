@@ -56,7 +56,7 @@ class _Without:
           tier="full", dtypes=(float32,), looks=False)  # fmt: skip
 def parts_beside_another_device(place: Place) -> None:
     for number in range(_PROGRAMS):
-        made = program(number, _OPS, float32, "closed")
+        made = program(place.number(number), _OPS, float32, "closed")
         arrays = [a.astype(np.float32) for a in made.operands]
         want, run = made.meaning(*arrays), made.run
 
