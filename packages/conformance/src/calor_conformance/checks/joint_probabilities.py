@@ -32,6 +32,8 @@ from .probabilities import PACKAGE
 CONTRACT: Final = "a distribution of vectors, or one made of others, is that of its density"
 _MANY: Final = 3000
 _NEAR: Final = 1e-4
+_TURNS: Final = 5
+_SLOW: Final = ("Dirichlet",)
 # How far a mean of samples may be from its own, in standard deviations.
 _DEVIATIONS: Final = 7.0
 _ROWS: Final = {row.name: row for row in DENSITIES}
@@ -511,7 +513,7 @@ _SUBJECTS: Final[dict[str, Run]] = {
 
 def _run(name: str, place: Place) -> None:
     package = import_module(PACKAGE)
-    for turn in range(2):
+    for turn in range(2 if name in _SLOW else _TURNS):
         _SUBJECTS[name](package, source([place.seed, crc32(name.encode()), turn]))
 
 

@@ -18,7 +18,7 @@ from zlib import crc32
 import numpy as np
 
 import calor
-from calor.dtypes import bool_, float32, int64, uint32
+from calor.dtypes import DType, bool_, float32, float64, int64, uint32
 
 from ..rows.functions.comparing import compare, quiet
 from ..rows.functions.drawing import Rng, a_shape, coin, source
@@ -115,7 +115,7 @@ def _shares(row: Density, made: Any, rng: Rng, x: Array, wide: list[Array], what
         )
         found = made.cdf(calor.asarray(x)).numpy()
         compare(found, want, f"cdf({x.tolist()}) of {what}", 1e-4, slack)
-    if _has(made, "icdf") and row.name != "Chi2":
+    if _has(made, "icdf"):
         levels = np.asarray(rng.uniform(0.01, 0.99, (5, *wide[0].shape)), np.float32)
         found = made.icdf(calor.asarray(levels)).numpy().astype(np.float64)
         back = row.share(found, [np.broadcast_to(p, found.shape) for p in wide])
@@ -124,6 +124,16 @@ def _shares(row: Density, made: Any, rng: Rng, x: Array, wide: list[Array], what
         )
         compare(back.astype(np.float32), levels.astype(np.float64),
                 f"the share below icdf of {what}", 1e-4, slack)  # fmt: skip
+
+
+def _typed(row: Density, made: Any, kind: DType, what: str) -> None:
+    """All that a distribution says of plain numbers, and draws, is of its parameters' dtype."""
+    key = calor.random.key(3)
+    found = {"log_prob": made.log_prob(1), "mean": made.mean, "sample": made.sample(key=key)}
+    found |= {n: getattr(made, n)() for n in ("entropy",) if _has(made, n)}
+    found |= {n: getattr(made, n)(0.5) for n in ("cdf", "icdf") if _has(made, n)}
+    for name, one in found.items():
+        assert one.dtype is kind, f"{name} of {what} is {one.dtype.name}, not {kind.name}"
 
 
 def _moments(row: Density, made: Any, x: Array, wide: list[Array], what: str) -> None:
@@ -313,15 +323,17 @@ def _run(row: Density, place: Place) -> None:
         parameters = _parameters(row, rng, a_shape(rng, turn, 1 + turn))
         wide = _wide(parameters)
         what = f"{row.label}({', '.join(str(p.tolist()) for p in parameters)})"
+        kind = float32 if turn or not place.plain.info.dtypes.get(float64) else float64
+        given: list[Any] = [calor.asarray(p, dtype=kind) for p in parameters]
         # A distribution of numbers takes Python's, too.
-        given: list[Any] = [calor.asarray(p) for p in parameters]
         if not wide[0].ndim and coin(rng):
-            given = [float(p) for p in parameters]
+            kind, given = float32, [float(p) for p in parameters]
         made = _made(package, row, given)
         assert (made.batch_shape, made.event_shape) == (wide[0].shape, ()), (
             f"{what}: batch {made.batch_shape}, event {made.event_shape}"
         )
         x = _points(row, rng, wide)
+        _typed(row, made, kind, what)
         _densities(row, made, x, wide, what)
         _shares(row, made, rng, x, wide, what)
         _moments(row, made, x, wide, what)
