@@ -20,6 +20,8 @@ class _Local(threading.local):
         self.grad_enabled = True
         # The modules whose forward passes run, the outermost first.
         self.modules: list[Any] = []
+        # What axes of the user's tensor those of an op are that is recorded, where they differ.
+        self.axes: Any = None
         # How exactly products of float32 are computed; compared by identity.
         self.precision = config.matmul_precision
         # The name of the dtype of floating numbers that no operand decides; compared by identity.

@@ -27,6 +27,7 @@ from calor.ops.base import Scalar
 from calor.ops.reductions import any_
 from calor.ops.sources import full, iota
 from calor.recording.record import host, number_on, weak_spec
+from calor.recording.sites import axes_named
 from calor.recording.views import INDEX, before_write, note_view
 from calor.specs import spec
 from calor.tensor.tensor import Tensor, with_methods
@@ -216,13 +217,15 @@ def _write_at(x: Any, key: Key, value: Any) -> Any:
         with on_device(x.device):
             numbers = iota(length=x.shape[axis], dtype=int64)
         # Reading the place among all places checks it, and counts negative ones from the end.
-        place = rows.gather(numbers, _indices(entry, x), axis=0)
+        with axes_named({0: axis}):
+            place = rows.gather(numbers, _indices(entry, x), axis=0)
         along = _starts(x, tuple(int(i == axis) for i in range(x.ndim)))
         starts = e.add(starts, e.mul(along, m.expand(place, shape=(x.ndim,))))
     return m.dynamic_update_slice(x, values, starts)
 
 
 _KEPT = frozenset(("slice", "new"))
+_ARRAYS = frozenset(("array", "mask", "truth"))
 
 
 # Index arrays and masks.
@@ -238,7 +241,7 @@ def _arrays(block: Any, key: Key) -> tuple[list[int], list[Any]]:
     for entry in key.entries:
         if entry.kind in ("int", "gap"):
             continue
-        if entry.kind not in ("slice", "new"):
+        if entry.kind in _ARRAYS:
             axes.append(axis)
             arrays.append(_indices(entry, block))
         axis += 1
@@ -251,6 +254,11 @@ def _arrays(block: Any, key: Key) -> tuple[list[int], list[Any]]:
         raise IndexingError(f"index arrays of shapes {shapes} cannot be broadcast") from None
     arrays = [a if a.dtype is int64 else e.cast(a, dtype=int64) for a in arrays]
     return axes, [_spread(a, common) for a in arrays]
+
+
+def _indexed(key: Key) -> list[int]:
+    """Return the axes of the tensor that arrays index, in the order of the arrays."""
+    return [entry.axis for entry in key.entries if entry.kind in _ARRAYS]
 
 
 def _indices(entry: Entry, block: Any) -> Any:
@@ -282,9 +290,12 @@ def _take(block: Any, key: Key) -> Any:
     block = _reshaped(block, key.shape())
     place, rank = key.place(), arrays[0].ndim
     if len(arrays) == 1:
-        made, front = rows.gather(block, arrays[0], axis=axes[0]), axes[0]
+        with axes_named({axes[0]: _indexed(key)[0]}):
+            made, front = rows.gather(block, arrays[0], axis=axes[0]), axes[0]
     else:
-        made, front = rows.gather_nd(_front(block, axes), _stack(arrays)), 0
+        ahead, places = _front(block, axes), _stack(arrays)
+        with axes_named(dict(enumerate(_indexed(key)))):
+            made, front = rows.gather_nd(ahead, places), 0
     if front == place:
         return made
     return _move(made, front, place, rank)
@@ -297,8 +308,9 @@ def _put(block: Any, key: Key, value: Any) -> Any:
     others = tuple(n for i, n in enumerate(shape) if i not in axes)
     updates = _spread(value, others[:place] + arrays[0].shape + others[place:])
     updates = _move(updates, place, 0, rank)
-    ahead = _front(_reshaped(block, shape), axes)
-    made = rows.scatter_nd(ahead, _stack(arrays), updates, update="assign")
+    ahead, places = _front(_reshaped(block, shape), axes), _stack(arrays)
+    with axes_named(dict(enumerate(_indexed(key)))):
+        made = rows.scatter_nd(ahead, places, updates, update="assign")
     order = _front_order(len(shape), axes)
     made = _permuted(made, tuple(order.index(i) for i in range(len(shape))))
     return _reshaped(made, block.shape)
@@ -333,7 +345,7 @@ def _move(x: Any, source: int, target: int, rank: int) -> Any:
 
 def _only_mask(key: Key) -> Entry | None:
     """Return the mask of a key that has no other index array."""
-    found = [entry for entry in key.entries if entry.kind in ("array", "mask", "truth")]
+    found = [entry for entry in key.entries if entry.kind in _ARRAYS]
     return found[0] if len(found) == 1 and found[0].kind == "mask" else None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import CodeType
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -42,7 +42,8 @@ class Site(NamedTuple):
 
     ``shape``: that of the first operand. ``entry``: the code of calor that the user called;
     ``code`` and ``at``: the user's, and the instruction. ``modules``: those whose forward pass ran,
-    or weak references to them; ``path``: the path of the last, if it is worked out.
+    or weak references to them; ``path``: the path of the last, if it is worked out. ``axes``: what
+    axes of the user's tensor the op's axes are, where the op reads a part of it.
     """
 
     position: int
@@ -54,6 +55,7 @@ class Site(NamedTuple):
     at: int
     modules: Sequence[Any]
     path: str | None = None
+    axes: Mapping[int, int] | None = None
 
     @property
     def line(self) -> str:
@@ -85,6 +87,11 @@ class Site(NamedTuple):
         axis = error.axis
         return self.axis in (None, axis) and self.shape[axis : axis + 1] == (error.size,)
 
+    def axis_of(self, error: DeviceError) -> int | None:
+        """Return the axis of the user's tensor along which an index is out of range."""
+        axis = error.axis if isinstance(error, ElementIndexError) else None
+        return axis if axis is None or self.axes is None else self.axes.get(axis, axis)
+
     def loosened(self) -> Site:
         """Return the place without a hold on modules."""
         return self._replace(modules=[weakref.ref(m) for m in self.modules])
@@ -109,7 +116,8 @@ def here(position: int, op: str, shape: tuple[int, ...], axis: int | None) -> Si
         frame = before
         code = frame.f_code
     modules = local.modules
-    given = (position, op, shape, axis, entry, code, frame.f_lasti, tuple(modules), None)
+    at = frame.f_lasti
+    given = (position, op, shape, axis, entry, code, at, tuple(modules), None, local.axes)
     return tuple.__new__(Site, given)
 
 
@@ -140,6 +148,28 @@ def name_module(error: CalorError) -> None:
         error.module = path_of(local.modules)
 
 
+def _name_axis(error: DeviceError, axes: set[int | None]) -> None:
+    """Let an error name the axis of the user's tensor, if the places where it may be agree."""
+    if isinstance(error, ElementIndexError) and len(axes) == 1:
+        (axis,) = axes
+        said, meant = (f" for axis {a} of size {error.size}" for a in (error.axis, axis))
+        error.args = tuple(str(a).replace(said, meant) for a in error.args)
+        error.axis = axis
+
+
+class axes_named:
+    """Context in which an op's axes are, in errors, these axes of the user's tensor."""
+
+    def __init__(self, axes: Mapping[int, int]) -> None:
+        self.axes = axes
+
+    def __enter__(self) -> None:
+        local.axes = self.axes
+
+    def __exit__(self, *error: object) -> None:
+        local.axes = None
+
+
 def locate(error: DeviceError, *likely: Iterable[Site]) -> None:
     """Add the place where the op was recorded to an error, or the places that are possible.
 
@@ -152,6 +182,7 @@ def locate(error: DeviceError, *likely: Iterable[Site]) -> None:
         fitting = [site for site in sites if site.fits(error)]
         found = {(site.line, site.module): site for site in fitting}
         if found:
+            _name_axis(error, {site.axis_of(error) for site in fitting})
             break
     if len(found) == 1:
         ((line, module), site), *_ = found.items()
