@@ -37,7 +37,7 @@ from .base import Array, Check, Place
 
 CONTRACT: Final = "a function of a package has its meaning at every argument, and its derivative"
 # Common numbers are drawn this often, and more often where little else is asked.
-_TURNS, _LEAST = 1, 6
+_TURNS = 1
 _STEP: Final = 1e-4
 
 
@@ -73,7 +73,7 @@ def _turn(package: Any, row: Row, seed: list[int], ask: str) -> None:
 def _run(name: str, row: Row, place: Place) -> None:
     package, seed = import_module(name), [place.seed, crc32(f"{name}.{row.label}".encode())]
     asked = [a for a in ASKS if a not in row.without.split()]
-    for turn, ask in enumerate([*[""] * max(_TURNS, _LEAST - len(asked)), *asked]):
+    for turn, ask in enumerate([*[""] * max(_TURNS, row.least - len(asked)), *asked]):
         _turn(package, row, [*seed, turn], ask)
     if row.smooth:
         _slope(package, row, [*seed, len(ASKS)])

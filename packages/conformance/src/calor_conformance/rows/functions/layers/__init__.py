@@ -12,7 +12,9 @@ from .reasons import REASONS
 # The module of each package, and those with its rows here.
 PACKAGES: Final[dict[str, tuple[str, ...]]] = {
     "calor_linalg": ("linalg", "factors"),
+    "calor_nn": ("modules", "recurrence"),
     "calor_nn.functional": ("neural", "windows", "images", "sequences"),
+    "calor_nn.init": ("beginnings",),
     "calor_numerics": ("numerics", "arranging", "parts"),
     "calor_numerics.signal": ("spectrograms",),
     "calor_numerics.signal.windows": ("tapers",),

@@ -37,6 +37,8 @@ class Row:
     moves : bool, default False
         Whether a result may be as far off as it moves when operands move by their rounding: sums
         that cancel.
+    least : int, default 6
+        How often it is called where little is asked of it.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Row:
     near: float = NEAR
     smooth: bool = False
     moves: bool = False
+    least: int = 6
 
     @property
     def label(self) -> str:
