@@ -54,6 +54,11 @@ def outer(n: int) -> object:
     return inner
 
 
+@(lambda function: lambda x: function(x) - 1)
+def wrapped(x: int, y: int = 3) -> int:
+    return x
+
+
 shifted = outer(3)
 halves, doubles = [lambda x: x // 2], [lambda x: x * 2]
 '''
@@ -134,6 +139,15 @@ def test_functions_that_tables_and_decorators_hold_get_the_fault(
     made = mutant_of(root, "x % 2", "operator")
     assert trial(tiny, made, {"half": lambda: module.halves[0](4) == 2}).outcome == "named"
     assert trial(tiny, made, {"double": lambda: module.doubles[0](4) == 8}).outcome == "unreached"
+
+
+def test_a_function_beside_another_one_has_its_own_name(tiny: tuple[Path, ModuleType]) -> None:
+    root, module = tiny
+    names = {source.name for source in sources(root, ["tiny_of_mutants.py"])}
+    assert {"larger", "outer.<locals>.inner", "<lambda>", "<lambda>.<locals>.<lambda>"} <= names
+    assert not any(name.startswith("wrapped.") for name in names)
+    made = mutant_of(root, "function(x) + 1", "operator")
+    assert trial(tiny, made, {"wrapped": lambda: module.wrapped(5) == 4}).outcome == "named"
 
 
 def test_an_end_and_a_hang_of_the_child_name_the_fault(tiny: tuple[Path, ModuleType]) -> None:

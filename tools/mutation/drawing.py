@@ -141,12 +141,7 @@ def _found(path: Path, tree: ast.Module) -> Iterator[Source]:
     for node in ast.walk(tree):
         if not isinstance(node, _SCOPES):
             continue
-        names, above = [getattr(node, "name", "<lambda>")], parents.get(id(node))
-        while above is not None:
-            if isinstance(above, (*_SCOPES, ast.ClassDef)):
-                inner = [] if isinstance(above, ast.ClassDef) else ["<locals>"]
-                names = [getattr(above, "name", "<lambda>"), *inner, *names]
-            above = parents.get(id(above))
+        names = _qualified(node, parents)
         if any(name in SILENT_FUNCTIONS for name in names) or _overload(node):
             continue
         arguments = node.args
@@ -163,6 +158,20 @@ def _found(path: Path, tree: ast.Module) -> Iterator[Source]:
             places.extend(_defaults(node))
         if places:
             yield Source(path, ".".join(names), node, tuple(places))
+
+
+def _qualified(node: ast.AST, parents: dict[int, ast.AST]) -> list[str]:
+    """Return the parts of the qualified name of a function."""
+    names, child, above = [getattr(node, "name", "<lambda>")], node, parents.get(id(node))
+    while above is not None:
+        # Decorators and defaults belong to what is outside.
+        own = getattr(above, "body", None)
+        inside = child in own if isinstance(own, list) else child is own
+        if inside and isinstance(above, (*_SCOPES, ast.ClassDef)):
+            inner = [] if isinstance(above, ast.ClassDef) else ["<locals>"]
+            names = [getattr(above, "name", "<lambda>"), *inner, *names]
+        child, above = above, parents.get(id(above))
+    return names
 
 
 def _module_level(tree: ast.Module) -> Iterator[ast.AST]:

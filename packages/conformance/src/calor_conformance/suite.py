@@ -36,6 +36,7 @@ from .checks import (
     mapping,
     memory,
     modes,
+    modules,
     namesakes,
     neighbours,
     non_finite,
@@ -135,6 +136,7 @@ def _contracts() -> Iterator[Check]:
     yield from neighbours.neighbours()
     yield from namesakes.namesakes()
     yield from layers.layers()
+    yield from modules.modules()
     yield from probabilities.probabilities()
     yield from joint_probabilities.joint_probabilities()
     yield from index_forms.index_forms()
