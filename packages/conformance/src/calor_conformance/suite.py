@@ -22,6 +22,7 @@ from .checks import (
     distributions,
     drawn_gradients,
     drawn_histories,
+    drawn_memory,
     drawn_networks,
     errors,
     features,
@@ -147,6 +148,7 @@ def _contracts() -> Iterator[Check]:
     yield from slopes.slopes()
     yield from slopes_of_lines.slopes_of_lines()
     yield from drawn_histories.histories()
+    yield from drawn_memory.drawn_memory()
     yield from jit_states.jit_states()
     yield from wrong_uses.wrong_uses()
     yield from persistence.kept_values()

@@ -172,7 +172,7 @@ FAULTS = [
         "memory-used-again",
         "a call writes to the memory of results that are still held",
         RecyclesEarly,
-        ("history/results_stay",),
+        ("history/results_stay", "memory/drawn-*"),
     ),
     Fault(
         "scalars-not-in-place",

@@ -185,7 +185,7 @@ FAULTS = [
         "leak-of-uploads",
         "each upload leaves its staging buffer behind",
         LeaksUploads,
-        ("memory/no_leak_of_transfers",),
+        ("memory/no_leak_of_transfers", "memory/drawn-*"),
     ),
     Fault(
         "leak-of-compiles",
@@ -197,13 +197,13 @@ FAULTS = [
         "in-use-halved",
         "the memory in use is told as half",
         _reading(_lower),
-        ("memory/figures",),
+        ("memory/figures", "memory/drawn-*"),
     ),
     Fault(
         "in-use-never-falls",
         "freed memory counts as in use",
         NeverFalls,
-        ("memory/figures",),
+        ("memory/figures", "memory/drawn-*"),
     ),
     Fault(
         "peak-falls",
@@ -221,7 +221,7 @@ FAULTS = [
         "limit-ignored-by-uploads",
         "uploads pass the limit",
         NoLimitForUploads,
-        ("memory/uploads_beyond_the_limit",),
+        ("memory/uploads_beyond_the_limit", "memory/drawn-*"),
     ),
     Fault(
         "limit-stays",
@@ -233,7 +233,7 @@ FAULTS = [
         "refused-uploads-count",
         "an upload that is refused counts as in use",
         CountsRefusedUploads,
-        ("memory/uploads_beyond_the_limit",),
+        ("memory/uploads_beyond_the_limit", "memory/drawn-*"),
     ),
     Fault(
         "required-bytes-understated",
