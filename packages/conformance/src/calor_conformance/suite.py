@@ -24,6 +24,7 @@ from .checks import (
     drawn_histories,
     drawn_memory,
     drawn_networks,
+    drawn_sizes,
     errors,
     features,
     gradients,
@@ -131,6 +132,7 @@ def _contracts() -> Iterator[Check]:
     yield from points.points()
     yield from sizes.sizes()
     yield from at_many_sizes.each_op()
+    yield from drawn_sizes.drawn_sizes()
     yield from protocol.protocol(CASES)
     yield from properties.elementwise(CASES)
     yield from properties.searches()
