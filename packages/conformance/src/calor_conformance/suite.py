@@ -49,6 +49,7 @@ from .checks import (
     process_memory,
     properties,
     protocol,
+    python_values,
     random_bits,
     sizes,
     slopes,
@@ -140,6 +141,7 @@ def _contracts() -> Iterator[Check]:
     yield from namesakes.namesakes()
     yield from layers.layers()
     yield from modules.modules()
+    yield from python_values.python_values()
     yield from probabilities.probabilities()
     yield from joint_probabilities.joint_probabilities()
     yield from index_forms.index_forms()

@@ -33,17 +33,15 @@ def _keys(a: float) -> Callable[[Array], Array]:
     return kernel
 
 
-_MODES: Final = {
+MODES: Final = {
     1: ("nearest", "nearest-exact", "area", "linear"),
     2: ("nearest", "nearest-exact", "area", "bilinear", "bicubic"),
     3: ("nearest", "nearest-exact", "area", "trilinear"),
 }
 
 
-def _resized(rng: Rng) -> Arguments:
-    rank = int(rng.integers(1, 4))
+def resized(rng: Rng, *, mode: str, rank: int) -> Arguments:
     shape = tuple(int(n) for n in rng.integers(1, 6, rank))
-    mode = str(rng.choice(_MODES[rank]))
     options: dict[str, Any] = {"mode": mode}
     if "linear" in mode or mode == "bicubic":
         options["align_corners"] = coin(rng)
@@ -54,6 +52,14 @@ def _resized(rng: Rng) -> Arguments:
         factors = [float(rng.choice((0.5, 0.75, 1.0, 1.5, 2.0, 2.3))) for _ in range(rank)]
         options["scale_factor"] = [max(f, 1.0 / n) for f, n in zip(factors, shape, strict=True)]
     return [floats(rng, (2, 2, *shape))], options
+
+
+def _of_mode(mode: str, rank: int) -> Callable[[Rng], Arguments]:
+    return lambda rng: resized(rng, mode=mode, rank=rank)
+
+
+def _of_samples(mode: str) -> Callable[[Rng], Arguments]:
+    return lambda rng: _sampled(rng, mode=mode)
 
 
 def _weights(old: int, new: int, apart: float, mode: str, align: bool, wide: bool) -> Array:
@@ -82,7 +88,7 @@ def _weights(old: int, new: int, apart: float, mode: str, align: bool, wide: boo
     return made
 
 
-def _interpolate(
+def interpolated(
     x: Array, *, mode: str, size: Any = None, scale_factor: Any = None,
     align_corners: bool = False, antialias: bool = False,
 ) -> Any:  # fmt: skip
@@ -112,13 +118,12 @@ def _reflected(at: float, n: int, align: bool) -> float:
     return min(turn, 2 * span - turn) + low
 
 
-def _sampled(rng: Rng) -> Arguments:
-    rank = int(rng.integers(2, 4))
+def _sampled(rng: Rng, *, mode: str) -> Arguments:
+    rank = 2 if mode == "bicubic" else int(rng.integers(2, 4))
     shape = tuple(int(n) for n in rng.integers(1, 5, rank))
     out = tuple(int(n) for n in rng.integers(1, 4, rank))
-    modes = ("bilinear", "nearest", "bicubic")[: 3 if rank == 2 else 2]
     options = {
-        "mode": str(rng.choice(modes)),
+        "mode": mode,
         "padding_mode": str(rng.choice(("zeros", "border", "reflection"))),
         "align_corners": coin(rng),
     }
@@ -241,8 +246,21 @@ def _row(name: str, draw: Callable[[Rng], Arguments], meaning: Function, **more:
 
 
 ROWS: Final[list[Row]] = [
-    _row("interpolate", _resized, _interpolate, smooth=True),
-    _row("grid_sample", _sampled, _grid_sample, near=1e-4, smooth=True),
+    *(
+        _row(
+            "interpolate",
+            _of_mode(mode, rank),
+            interpolated,
+            smooth=True,
+            about=f"{mode} of {rank}",
+        )
+        for rank, modes in MODES.items()
+        for mode in modes
+    ),
+    *(
+        _row("grid_sample", _of_samples(mode), _grid_sample, near=1e-4, smooth=True, about=mode)
+        for mode in ("bilinear", "nearest", "bicubic")
+    ),
     _row("affine_grid", _maps, _affine_grid, smooth=True),
     _row("deform_conv2d", _deformed, _deform, near=1e-4, smooth=True),
 ]

@@ -309,10 +309,15 @@ def _unflatten(x: Any, axis: int, sizes: list[int]) -> Any:
 
 
 def _upsampled(rng: Rng) -> Arguments:
-    while True:
-        given, options = images._resized(rng)
-        if not options.pop("antialias", False):
-            return given, options
+    rank = int(rng.integers(1, 4))
+    mode = str(rng.choice([m for m in images.MODES[rank] if m != "area"]))
+    given, options = images.resized(rng, mode=mode, rank=rank)
+    return given, {**options, "antialias": False}
+
+
+def _upsample(package: Any, x: Any, **options: Any) -> Any:
+    del options["antialias"]
+    return _plain("Upsample")(package, x, **options)
 
 
 def _unpooled(rank: int) -> Row:
@@ -432,8 +437,7 @@ ROWS: Final[list[Row]] = [
         call=lambda p, x, **more: p.Flatten(**more)(x)),
     Row("Unflatten", _unflattened, _unflatten, without=_SAME,
         call=lambda p, x, *rest: p.Unflatten(*rest)(x)),
-    Row("Upsample", _upsampled, images._interpolate, call=_plain("Upsample"), without=_SAME,
-        moves=True),
+    Row("Upsample", _upsampled, images.interpolated, call=_upsample, without=_SAME, moves=True),
     Row("TripletMarginWithDistanceLoss", sequences._triplets, sequences._triplet, without=_SAME,
         call=lambda p, *given, **more: p.TripletMarginWithDistanceLoss(
             lambda x, y: abs(x - y).sum(axis=-1), **_left("TripletMarginWithDistanceLoss", more))(

@@ -371,14 +371,14 @@ def _bordered(rng: Rng) -> Arguments:
 
 
 ROWS: Final[list[Row]] = [
-    Row("embedding_bag", meaning=_embedding_bag, **_of(_bags)),
+    Row("embedding_bag", meaning=_embedding_bag, **_of(_bags, least=14)),
     Row("ctc_loss", meaning=_ctc_loss, **_of(_alignments, near=1e-4)),
     Row("cosine_embedding_loss", meaning=_cosine_loss, **_of(_alike)),
     Row("multilabel_margin_loss", meaning=_multilabel, **_of(_labelled)),
     Row("prelu", meaning=_prelu, **_of(_slopes_of_channels)),
     Row("triplet_margin_with_distance_loss", meaning=_triplet, call=_by_distance, **_of(_triplets)),
     Row("rotary_embedding", meaning=_rotary, **_of(_turned)),
-    Row("scaled_dot_product_attention", meaning=_attention, **_of(_attended)),
+    Row("scaled_dot_product_attention", meaning=_attention, **_of(_attended, least=9)),
     Row("attention_weights", meaning=_weights, **_of(_only_weights)),
     Row("bilinear", meaning=_bilinear, **_of(_bilinear_given)),
     Row("gelu", lambda rng: ([floats(rng, (a_length(rng),))], {"approximate": str(

@@ -76,7 +76,8 @@ def _back(package: Any, x: Any, n: int, **options: Any) -> Any:
 
 
 ROWS: Final[list[Row]] = [
-    Row("stft", _framed, _stft, call=_parts, without=_ASKS, smooth=True, near=1e-4),
+    Row("stft", _framed, _stft, call=_parts, without=_ASKS, smooth=True, near=1e-4,
+        least=12),
     Row("istft", _there_and_back, lambda x, n, **options: x, call=_back, without=_ASKS, near=1e-3,
         smooth=True),
 ]  # fmt: skip
