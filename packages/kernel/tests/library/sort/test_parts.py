@@ -75,9 +75,19 @@ def test_lengths(backend, n):
     check(backend, elements((n,), np.int64))
 
 
+# Processors with compression of vectors, and without.
+FRONTS = {"compressed": ONE_UNIT, "one by one": replace(ONE_UNIT, features=frozenset())}
+
+
+@pytest.fixture(scope="module", params=FRONTS)
+def finding(request):
+    info = FRONTS[request.param]
+    return KernelBackend("lanes", lambda index: LanesDevice(info))
+
+
 @pytest.mark.parametrize("dtype", [t for t in TYPES if np.dtype(t).itemsize <= 4])
-def test_fronts(backend, dtype):
-    check(backend, elements((3, 300), dtype), 1, True, 20, (0, 1))
+def test_fronts(finding, dtype):
+    check(finding, elements((3, 300), dtype), 1, True, 20, (0, 1))
 
 
 def test_fronts_of_all_elements(backend):
@@ -85,13 +95,13 @@ def test_fronts_of_all_elements(backend):
 
 
 @pytest.mark.parametrize("which", [(0,), (1,)])
-def test_fronts_in_parts(backend, monkeypatch, which):
+def test_fronts_in_parts(finding, monkeypatch, which):
     monkeypatch.setattr(partial_sort, "_PART", 400)
-    check(backend, elements((2, 1500), np.float32), 1, False, 3, which)
+    check(finding, elements((2, 1500), np.float32), 1, False, 3, which)
 
 
 @pytest.mark.parametrize("order", ["rising", "falling", "equal", "all NaN"])
-def test_fronts_of_orders(backend, order):
+def test_fronts_of_orders(finding, order):
     n = 2000
     x = {
         "rising": np.arange(n),
@@ -99,8 +109,8 @@ def test_fronts_of_orders(backend, order):
         "equal": np.zeros(n),
         "all NaN": np.full(n, np.nan),
     }[order].astype(np.float32)
-    check(backend, x, 0, False, 100, (0, 1))
-    check(backend, x, 0, True, 1, (0, 1))
+    check(finding, x, 0, False, 100, (0, 1))
+    check(finding, x, 0, True, 1, (0, 1))
 
 
 SELECTING = {

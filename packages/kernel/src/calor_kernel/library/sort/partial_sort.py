@@ -1,8 +1,8 @@
 """Parts of a sort as launches: its values alone, and its first few elements.
 
 Requirements: a device that compresses vectors in one instruction sorts keys in vectors; cubes of
-planes select the first few elements. On other devices, and along axes with a stride, the whole sort
-runs.
+planes select the first few elements, and cubes of one unit sort a few candidates. On other devices,
+and along axes with a stride, the whole sort runs.
 """
 
 from __future__ import annotations
@@ -18,14 +18,16 @@ from calor_kernel.contract.launching import Bound, Effort, Grid, operand
 from calor_kernel.contract.ways import Way, ranked
 from calor_kernel.contract.work import Input, Output, Refusal, Request, Work
 from calor_kernel.library.copying import as_bits
+from calor_kernel.library.sort.fronts import (
+    STEP,
+    RowParts,
+    front_candidates,
+    front_results,
+)
 from calor_kernel.library.sort.quicksort import SPARE
 from calor_kernel.library.sort.radix_select_launch import select_refusal, select_works
 from calor_kernel.library.sort.vector_sorts import (
-    STEP,
-    RowParts,
     RowTurns,
-    front_candidates,
-    front_results,
     outputs_of,
     sort_pairs,
     sort_values,
@@ -36,6 +38,8 @@ from calor_kernel.library.steps import Steps
 _GRAIN = 1 << 12
 # Elements of a part of a row at least, and candidates of a unit at least.
 _PART, _ROOM = 1 << 14, 1 << 10
+# The same where each candidate is added alone, and fewer are sorted again.
+_SCALAR_ROOM = 3 * STEP
 # A row has at least so many times as many elements as are wanted, or it is sorted whole.
 _FEW = 4
 
@@ -93,13 +97,24 @@ def _pairs_refusal(part: Part, request: Request) -> str | None:
 def _front_refusal(part: Part, request: Request) -> str | None:
     if part.count * _FEW > part.n:
         return "only a few of the elements are found without sorting all"
-    return pairs_refusal(request.inputs[0].dtype, part.n, request.info)
+    if not sorts_candidates(request.info):
+        return "cubes of many units select the first few elements"
+    return _size_refusal(request.inputs[0].dtype, part.n)
+
+
+def sorts_candidates(info: DeviceInfo) -> bool:
+    """Return whether the first few elements are found among candidates of cubes of one unit."""
+    return info.has("compress") or info.max_units == 1
 
 
 def pairs_refusal(dtype: DType, n: int, info: DeviceInfo) -> str | None:
     """Return why rows of n elements are not sorted as pairs of a key and an index."""
     if not info.has("compress"):
         return "the device does not compress vectors"
+    return _size_refusal(dtype, n)
+
+
+def _size_refusal(dtype: DType, n: int) -> str | None:
     if dtype.itemsize > 4 or dtype.kind == "complex" or n >= 1 << 32:
         return "only elements of 4 bytes are sorted with an index beside them"
     return None
@@ -145,7 +160,9 @@ def _front(part: Part, request: Request) -> list[Work]:
     items = rows * parts
     turns = -(-items // min(items, 4 * cores))
     units = -(-items // turns)
-    room = max(_ROOM, -(-4 * count // STEP) * STEP)
+    compresses = request.info.has("compress")
+    least = _ROOM if compresses else _SCALAR_ROOM
+    room = max(least, -(-4 * count // STEP) * STEP)
     candidates = parts * count
     steps = Steps()
     pool, spare = (steps.room(units * room, uint64) for _ in range(2))
@@ -162,6 +179,7 @@ def _front(part: Part, request: Request) -> list[Work]:
         count=count,
         room=room,
         descending=part.descending,
+        compresses=compresses,
     )
     bits = as_bits(x, request.info)
     turns, last_units = _turns(rows, candidates)
@@ -179,6 +197,7 @@ def _front(part: Part, request: Request) -> list[Work]:
         candidates=candidates,
         count=count,
         wanted=part.wanted,
+        compresses=compresses,
     )
     return [steps.work()]
 

@@ -28,11 +28,17 @@ Done = Callable[[kl.Number, kl.Number, kl.Number | None], None]
 
 @kl.helper
 def quick_sort(
-    keys: kl.Pointer, spare: kl.Pointer, first: kl.Number, last: kl.Number, done: Done | None = None
+    keys: kl.Pointer,
+    spare: kl.Pointer,
+    first: kl.Number,
+    last: kl.Number,
+    done: Done | None = None,
+    compresses: bool = True,
 ) -> None:
     """Sort ``keys[first:last]``; ``spare`` holds as many keys, or SPARE.
 
-    ``done`` consumes the sorted keys; ``keys`` itself is then not sorted.
+    ``done`` consumes the sorted keys; ``keys`` itself is then not sorted. ``compresses``: the
+    processor compresses vectors; else ``spare`` holds as many keys.
     """
     dtype = keys.dtype
     lanes = LANES[dtype]
@@ -52,13 +58,13 @@ def quick_sort(
                 pivot = middle_of_range(keys, lo, hi)
             else:
                 pivot = pivot_of(keys, lo, hi)
-            low = partition_range(keys, spare, lo, hi, pivot)
+            low = partition_range(keys, spare, lo, hi, pivot, compresses)
             if low == lo:
                 # The pivot is the least key; all that are equal to it are in place.
                 top = kl.constant((1 << dtype.itemsize * 8) - 1, dtype)
                 equal = hi
                 if pivot < top:
-                    equal = partition_range(keys, spare, lo, hi, pivot + 1)
+                    equal = partition_range(keys, spare, lo, hi, pivot + 1, compresses)
                     starts[waiting] = equal
                     ends[waiting] = hi
                     bad[waiting] = kl.constant(1, int64)
@@ -191,11 +197,17 @@ def partition(
 
 @kl.helper
 def quick_select(
-    keys: kl.Pointer, spare: kl.Pointer, first: kl.Number, last: kl.Number, index: kl.Number
+    keys: kl.Pointer,
+    spare: kl.Pointer,
+    first: kl.Number,
+    last: kl.Number,
+    index: kl.Number,
+    compresses: bool = True,
 ) -> None:
     """Move the key with sorted index ``index`` there, and all smaller keys before it.
 
-    No two keys of ``keys[first:last]`` are equal; ``spare`` as in ``quick_sort``.
+    No two keys of ``keys[first:last]`` are equal; ``spare`` and ``compresses`` as in
+    ``quick_sort``.
     """
     lanes = LANES[keys.dtype]
     lo, hi = first, last
@@ -205,7 +217,10 @@ def quick_select(
             pivot = middle_of_range(keys, lo, hi)
         else:
             pivot = pivot_of(keys, lo, hi)
-        low = partition(keys, spare, lo, hi, pivot)
+        if compresses:
+            low = partition(keys, spare, lo, hi, pivot)
+        else:
+            low = partition_each(keys, spare, lo, hi, pivot)
         before = hi - lo
         if low > index:
             hi = low
@@ -217,14 +232,39 @@ def quick_select(
 
 @kl.helper
 def partition_range(
-    keys: kl.Pointer, spare: kl.Pointer, lo: kl.Number, hi: kl.Number, pivot: kl.Number
+    keys: kl.Pointer,
+    spare: kl.Pointer,
+    lo: kl.Number,
+    hi: kl.Number,
+    pivot: kl.Number,
+    compresses: bool,
 ) -> kl.Number:
     """Move keys below the pivot to the front; return the index of the first other key."""
     low = lo
-    if hi - lo > SPARE:
+    if not compresses:
+        low = partition_each(keys, spare, lo, hi, pivot)
+    elif hi - lo > SPARE:
         low = partition_in_place(keys, spare, lo, hi, pivot)
     else:
         low = partition(keys, spare, lo, hi, pivot)
+    return low
+
+
+@kl.helper
+def partition_each(
+    keys: kl.Pointer, spare: kl.Pointer, lo: kl.Number, hi: kl.Number, pivot: kl.Number
+) -> kl.Number:
+    """As ``partition``, key by key without a branch: for processors that compress no vectors."""
+    low, above = lo, 0 * lo
+    for i in kl.loop_range(lo, hi):
+        key = keys[i]
+        below = (key < pivot).to(int64)
+        keys[low] = key
+        spare[above] = key
+        low = low + below
+        above = above + (1 - below)
+    for i in kl.loop_range(0, above):
+        keys[low + i] = spare[i]
     return low
 
 

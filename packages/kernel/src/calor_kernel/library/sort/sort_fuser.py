@@ -12,6 +12,7 @@ from typing import Final
 from calor.graph.graph import Graph, Node
 from calor_kernel.contract.fuser import Fuser, Group
 from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.library.sort.partial_sort import sorts_candidates
 
 PART: Final = "sort_part"
 
@@ -24,7 +25,7 @@ class SortFuser(Fuser):
     def groups(self, graph: Graph, info: DeviceInfo) -> Iterable[Group]:
         """Return a group for each such sort."""
         sorts = [i for i, node in enumerate(graph.nodes) if node.op.name == "sort"]
-        if not sorts or not (info.has("compress") or info.has("planes")):
+        if not sorts or not (sorts_candidates(info) or info.has("planes")):
             return ()
         readers: dict[int, list[int]] = {}
         for i, node in enumerate(graph.nodes):
