@@ -86,25 +86,39 @@ def _norm(op: str) -> Any:
     return build
 
 
+def _slope(rise: str, count: int) -> Array:
+    """Return whole numbers, as small as bfloat16 holds, that rise, fall or go up and down."""
+    at = np.arange(count)
+    if rise == "waves":
+        return np.asarray(np.rint(60 * np.sin(at * 0.19)))
+    line = np.rint(at * (120 / max(count - 1, 1)) - 60)
+    return np.asarray(line if rise == "rising" else -line)
+
+
 def _attention(scenario: Scenario, rng: np.random.Generator, dtype: DType) -> Problem:
     n, keys = scenario["queries"], scenario["keys"]
     heads, width = scenario["heads"], scenario["width"]
     q, k, v = (
         rng.integers(-2, 3, (2, heads, rows, width)).astype(dtype.numpy) for rows in (n, keys, keys)
     )
-    causal = scenario["causal"]
+    causal, scale = scenario["causal"], scenario["scale"]
     # One key of the last block that takes almost everything.
     k[:, :, -1 if not causal else 0] *= dtype.numpy.type(scenario["large"])
+    if scenario["rise"] != "none":
+        # Every query sees scores that rise or fall from key to key, or both by turns, so that
+        # what is kept of the keys before is scaled again at each block.
+        q[..., 0] = 2
+        k[..., 0] = _slope(scenario["rise"], keys).astype(dtype.numpy)
 
     def meaning(a: Array, b: Array, c: Array) -> Array:
-        scores = np.einsum("nhle,nhse->nhls", wide(a), wide(b)) * 0.25
+        scores = np.einsum("nhle,nhse->nhls", wide(a), wide(b)) * scale
         if causal:
             scores = np.where(np.tri(n, keys, dtype=bool), scores, -np.inf)
         return np.asarray(np.einsum("nhls,nhsv->nhlv", _exponentials(scores, -1)[1], wide(c)))
 
     return one(
         [q, k, v],
-        lambda a, b, c: find("attention")(a, b, c, causal=causal, scale=0.25)[0],
+        lambda a, b, c: find("attention")(a, b, c, causal=causal, scale=scale)[0],
         meaning,
         tol=Tolerance(64, 8),
         scale=lambda a, b, c: np.full((2, heads, n, width), 2.0),
@@ -189,6 +203,7 @@ SUBJECTS: list[Subject] = [
     Subject("attention", _attention, _DTYPES,
             {"queries": (7, 1, 33, 130), "keys": (7, 33, 129, 257), "heads": (1, 3),
              "width": (8, 4, 17, 64), "causal": (False, True), "large": (1, 8),
+             "rise": ("none", "rising", "falling", "waves"), "scale": (0.25, 1.0),
              "order": ("plain", "permuted", "flipped")},
             {"keys": (1500,)}),
     Subject("attention", _heads, _DTYPES,
