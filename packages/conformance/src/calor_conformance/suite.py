@@ -20,6 +20,7 @@ from .checks import (
     crossings,
     declarations,
     distributions,
+    documented,
     drawn_gradients,
     drawn_histories,
     drawn_memory,
@@ -142,6 +143,7 @@ def _contracts() -> Iterator[Check]:
     yield from layers.layers()
     yield from modules.modules()
     yield from python_values.python_values()
+    yield from documented.documented()
     yield from probabilities.probabilities()
     yield from joint_probabilities.joint_probabilities()
     yield from index_forms.index_forms()

@@ -9,6 +9,7 @@ import numpy as np
 
 from calor import dtypes
 from calor.errors import ArgumentError, DTypeError, ShapeError
+from calor.functions.activation import floating
 from calor.functions.arguments import one_axis
 from calor.functions.complex_parts import conj
 from calor.functions.elementwise import remainder
@@ -204,8 +205,8 @@ def unwrap(
     [0.0, -1.0, -3.0]
     """
     x = as_tensor(x)
-    if not x.dtype.is_inexact and not (x.dtype.is_integer and isinstance(period, int)):
-        x = x.astype(dtypes.default_float())
+    if not (x.dtype.is_integer and isinstance(period, int)):
+        x = floating(x, "unwrap")
     along = one_axis(axis, x.shape, "unwrap")
     line = moveaxis(x, along, -1)
     steps = line[..., 1:] - line[..., :-1]

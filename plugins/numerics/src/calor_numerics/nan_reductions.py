@@ -7,6 +7,7 @@ from typing import Any
 
 from calor import dtypes
 from calor.dtypes import DType
+from calor.functions.activation import inexact
 from calor.functions.logic import isnan
 from calor.functions.operands import as_tensor
 from calor.functions.reductions import all as all_of
@@ -26,12 +27,10 @@ def _without(x: Operand, value: float) -> Tensor:
     return where(isnan(x), value, x) if x.dtype.is_inexact else x
 
 
-def _wide(x: Operand) -> tuple[Tensor, DType]:
+def _wide(x: Operand, what: str) -> tuple[Tensor, DType]:
     """Return x and the dtype of its mean; half types are computed in float32."""
-    x = as_tensor(x)
-    work = x.dtype if x.dtype.is_inexact else dtypes.default_float()
-    if not x.dtype.is_inexact:
-        return x.astype(work), work
+    x = inexact(x, what)
+    work = x.dtype
     return (x.astype(dtypes.float32) if work.itemsize < 4 else x), work
 
 
@@ -176,7 +175,7 @@ def nanmean(x: Operand, /, *, axis: Axis = None, keepdims: bool = False) -> Tens
     >>> calor.nanmean(calor.asarray([1.0, calor.nan, 3.0])).item()
     2.0
     """
-    x, work = _wide(x)
+    x, work = _wide(x, "nanmean")
     count = _left(x, axis, keepdims, work)
     return (total(_without(x, 0), axis=axis, keepdims=keepdims) / count).astype(work)
 
@@ -216,7 +215,7 @@ def nanvar(
     >>> calor.nanvar(calor.asarray([1.0, calor.nan, 3.0])).item()
     1.0
     """
-    x, work = _wide(x)
+    x, work = _wide(x, "nanvar")
     count = _left(x, axis, True, work)
     mean = total(_without(x, 0), axis=axis, keepdims=True) / count
     off = magnitude(where(isnan(x), mean, x) - mean)

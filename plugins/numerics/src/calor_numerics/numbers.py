@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from calor import dtypes
 from calor.errors import DTypeError
+from calor.functions.activation import inexact
 from calor.functions.elementwise import maximum, minimum
 from calor.functions.elementwise import pow as power
 from calor.functions.logic import isfinite, isnan
@@ -36,11 +37,6 @@ class Modf(NamedTuple):
 
     fractional: Tensor
     integral: Tensor
-
-
-def _floating(x: Operand) -> Tensor:
-    x = as_tensor(x)
-    return x if x.dtype.is_inexact else x.astype(dtypes.default_float())
 
 
 def deg2rad(x: Operand, /) -> Tensor:
@@ -98,7 +94,7 @@ def rad2deg(x: Operand, /) -> Tensor:
 
 
 def _real(x: Operand, what: str) -> Tensor:
-    x = _floating(x)
+    x = inexact(x, what)
     if x.dtype.is_complex:
         raise DTypeError(f"{what} needs real numbers, not {x.dtype.name}")
     return x
@@ -133,7 +129,7 @@ def ldexp(x1: Operand, x2: Operand, /) -> Tensor:
     >>> calor.ldexp(calor.asarray([0.5, 3.0]), calor.asarray([2, 1])).tolist()
     [2.0, 6.0]
     """
-    x = _floating(x1)
+    x = inexact(x1, "ldexp")
     by = as_tensor(x2, x)
     if not by.dtype.is_inexact:
         # In three factors, each of which is a normal number.
@@ -247,8 +243,8 @@ def float_power(x1: Operand, x2: Operand, /) -> Tensor:
     >>> calor.float_power(calor.asarray([2, 4]), -1).tolist()
     [0.5, 0.25]
     """
-    a = as_tensor(x1)
-    b = as_tensor(x2, a)
+    a = inexact(x1, "float_power")
+    b = inexact(as_tensor(x2, a), "float_power")
     either = a.dtype.is_complex or b.dtype.is_complex
     wide = dtypes.complex128 if either else dtypes.float64
     return power(a.astype(wide), b.astype(wide))

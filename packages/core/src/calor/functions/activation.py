@@ -46,6 +46,30 @@ def floating(x: Any, what: str) -> Tensor:
     return made
 
 
+def inexact(x: Any, what: str) -> Tensor:
+    """Return a floating or complex tensor; integers are converted to the default floating dtype.
+
+    Parameters
+    ----------
+    x : Tensor, ndarray or number
+        Any shape.
+    what : str
+        The function's name, for the error.
+
+    Returns
+    -------
+    Tensor
+        The shape of ``x``, and its dtype if that is floating or complex.
+
+    Raises
+    ------
+    DTypeError
+        If ``x`` is float8.
+    """
+    x = as_tensor(x)
+    return x if x.dtype.is_complex else floating(x, what)
+
+
 def relu(x: Operand, /) -> Tensor:
     """Return x where it is positive and 0 elsewhere.
 

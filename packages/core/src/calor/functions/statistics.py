@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 from calor import dtypes
 from calor.dtypes import DType
 from calor.errors import ArgumentError, DTypeError, ShapeError
+from calor.functions.activation import inexact
 from calor.functions.arguments import many_axes
 from calor.functions.complex_parts import conj, real
 from calor.functions.creation import asarray
@@ -230,8 +231,7 @@ def logsumexp(x: Operand, /, axis: Axis = None, *, keepdims: bool = False) -> Te
     >>> calor.logsumexp(calor.asarray([1000.0, -calor.inf])).item()
     1000.0
     """
-    x = as_tensor(x)
-    x = as_tensor(x if x.dtype.is_inexact else e.cast(x, dtype=dtypes.default_float()))
+    x = inexact(x, "logsumexp")
     axes = many_axes(axis, x.shape, "logsumexp")
     if not _count(x, axes):
         total = kept(r.sum(x, axes=axes, dtype=x.dtype), x, axes, keepdims)
