@@ -16,6 +16,7 @@ from .checks import (
     beyond_thresholds,
     calls,
     collectives,
+    complex_parts,
     composites,
     crossings,
     declarations,
@@ -155,6 +156,7 @@ def _contracts() -> Iterator[Check]:
     yield from slopes_of_lines.slopes_of_lines()
     yield from drawn_histories.histories()
     yield from drawn_memory.drawn_memory()
+    yield from complex_parts.complex_parts()
     yield from jit_states.jit_states()
     yield from wrong_uses.wrong_uses()
     yield from persistence.kept_values()
