@@ -61,6 +61,7 @@ from .checks import (
     streams,
     thread_work,
     threads,
+    training,
     transfers,
     transforms,
     values,
@@ -147,6 +148,7 @@ def _contracts() -> Iterator[Check]:
     yield from documented.documented()
     yield from probabilities.probabilities()
     yield from joint_probabilities.joint_probabilities()
+    yield from training.training()
     yield from index_forms.index_forms()
     yield from distributions.families()
     yield from crossings.crossings()

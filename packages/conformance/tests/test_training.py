@@ -1,0 +1,59 @@
+"""What trains is asked, and wrong steps, rates, scales, shares and batches are found."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+import calor
+from calor.plugins.discovery import get_device
+from calor_conformance.checks import training
+from calor_conformance.checks.base import Place
+
+PACKAGE = "calor_train"
+CHECKS = {c.subject.partition(".")[2]: c for c in training.training()}
+
+
+def ask(name: str) -> None:
+    device = get_device("numpy")
+    with calor.device("numpy"):
+        CHECKS[name].run(Place(device, device))
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_the_package_passes(name: str) -> None:
+    ask(name)
+
+
+def _lasting(made: Any) -> Any:
+    return made * 1.01
+
+
+WRONG = [
+    ("SGD", "optimizers.sgd", "SGDGroup", "_undamped"),
+    ("Adam", "optimizers.adam", "AdamGroup", "change"),
+    ("AdamW", "optimizers.adam", "AdamGroup", "change"),
+    ("schedules", "schedules", "Cosine", "value"),
+    ("schedules", "schedules", "CosineRestarts", "value"),
+    ("metrics", "metrics", "Loss", "compute"),
+    ("metrics", "metrics", "ConfusionMatrix", "compute"),
+    ("GradScaler", "scaling", "GradScaler", "scale"),
+]
+
+
+@pytest.mark.parametrize(("name", "module", "kind", "part"), WRONG)
+def test_a_wrong_number_is_found(
+    name: str, module: str, kind: str, part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = getattr(import_module(f"{PACKAGE}.{module}"), kind)
+    of = getattr(owner, part)
+    monkeypatch.setattr(owner, part, lambda *given, **more: _lasting(of(*given, **more)))
+    with pytest.raises(AssertionError):
+        ask(name)
+
+
+def test_without_the_package_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "find_spec", lambda name: None)
+    assert not [*training.training()]
