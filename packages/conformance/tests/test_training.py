@@ -9,11 +9,13 @@ import pytest
 
 import calor
 from calor.plugins.discovery import get_device
-from calor_conformance.checks import training
+from calor_conformance.checks import training, training_forms
 from calor_conformance.checks.base import Place
 
 PACKAGE = "calor_train"
-CHECKS = {c.subject.partition(".")[2]: c for c in training.training()}
+CHECKS = {
+    c.subject.partition(".")[2]: c for c in (*training.training(), *training_forms.training_forms())
+}
 
 
 def ask(name: str) -> None:
@@ -40,6 +42,8 @@ WRONG = [
     ("metrics", "metrics", "Loss", "compute"),
     ("metrics", "metrics", "ConfusionMatrix", "compute"),
     ("GradScaler", "scaling", "GradScaler", "scale"),
+    ("complex-parameters", "optimizers.adam", "AdamGroup", "change"),
+    ("half-parameters", "optimizers.sgd", "SGDGroup", "change"),
 ]
 
 
@@ -55,5 +59,6 @@ def test_a_wrong_number_is_found(
 
 
 def test_without_the_package_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "find_spec", lambda name: None)
-    assert not [*training.training()]
+    for module in (training, training_forms):
+        monkeypatch.setattr(module, "find_spec", lambda name: None)
+    assert not [*training.training(), *training_forms.training_forms()]

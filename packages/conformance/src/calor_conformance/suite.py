@@ -62,6 +62,7 @@ from .checks import (
     thread_work,
     threads,
     training,
+    training_forms,
     transfers,
     transforms,
     values,
@@ -149,6 +150,7 @@ def _contracts() -> Iterator[Check]:
     yield from probabilities.probabilities()
     yield from joint_probabilities.joint_probabilities()
     yield from training.training()
+    yield from training_forms.training_forms()
     yield from index_forms.index_forms()
     yield from distributions.families()
     yield from crossings.crossings()
