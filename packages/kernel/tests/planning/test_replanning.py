@@ -342,3 +342,40 @@ def test_memory_for_sizes_is_bounded(backend, monkeypatch):
             backend.compile(0, graph_of(lambda x: x + 1.0, [floats(*(n,) * rank)]))
     assert len(replanning._structures) == 4
     assert replanning.used == 6
+
+
+def _complex(n):
+    rng = np.random.default_rng(n)
+    return (rng.standard_normal((3, n)) + 1j * rng.standard_normal((3, n))).astype(np.complex64)
+
+
+# Functions with two constant numbers, and their argument for a size.
+SCALED = {
+    "inverse transform": (lambda x, a, b: calor.fft.irfft(x, norm="forward") * a + b, _complex),
+    "padded": (
+        lambda x, a, b: calor.fft.rfft(calor.pad(x, ((0, 0), (0, 3)), value=a)) * b,
+        lambda n: floats(3, n),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCALED)
+def test_numbers_in_which_graphs_differ_are_in_no_plan_of_them_all(backend, name):
+    function, argument = SCALED[name]
+    engine = backend.engine(0)
+    engine.replanning = Replanning(engine)
+    for n, a, b in ((5, 2.0, 2.0), (4, 3.0, 3.0), (4, 0.5, 4.0), (6, 0.0, 1.0), (4, 3.0, 0.25)):
+        x = argument(n)
+
+        def scaled(x, a=a, b=b):
+            return function(x, a, b)
+
+        graph = graph_of(scaled, [x])
+        executable = backend.compile(0, graph)
+        given = backend.upload(0, x)
+        with calor.device("numpy"):
+            wanted = scaled(calor.asarray(x)).numpy()
+        (made,), (known,) = executable([given]), graph.output_specs
+        found = backend.download(0, made, known)
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+    assert engine.replanning.used

@@ -15,7 +15,8 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from calor.errors import CalorError
-from calor.graph.graph import Graph
+from calor.graph.attributes import Scalar
+from calor.graph.graph import Graph, Node
 from calor.interning import remember
 from calor.sizes import Function, Size, TooManyGuards, Trace, function_of
 from calor.specs import spec
@@ -36,6 +37,17 @@ T = TypeVar("T")
 # The maximum number of target patterns with recordings in a template.
 _PATTERNS: Final = 8
 _MASK: Final = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class LooseScalar(Scalar):
+    """A number in which the graphs of a template differ.
+
+    A plan of all these graphs does not depend on it, and does not share it with an equal one, so it
+    is no Scalar to those who ask for its type, and differs from others by its ``place``.
+    """
+
+    place: int
 
 
 class Numbers:
@@ -244,12 +256,24 @@ def template_of(
         for k, node in enumerate(sources)
         if k in loose or (node.op.name == "constant" and is_size(sized.specs[node.outputs[0]].size))
     }
-    made = plan_symbolic(engine, sized, trace, differing)
+    made = plan_symbolic(engine, _with_loose(sized, differing), trace, differing)
     if any(is_size(spec.nbytes) for _, spec, _ in made.recorder.draft.hosts):
         return None
     fixed = getter([k for k, node in enumerate(sources) if node.outputs[0] not in differing])
     base = open_recording(engine, made, {})
     return Template(engine, graph, structure, match, made, base, fixed)
+
+
+def _with_loose(graph: Graph, differing: Mapping[int, int]) -> Graph:
+    """Return the graph with its numbers that differ marked as such."""
+    nodes = []
+    for node in graph.nodes:
+        value = node.attributes.get("value")
+        if type(value) is Scalar and node.outputs[0] in differing:
+            loose = LooseScalar(value.dtype, value.bits, differing[node.outputs[0]])
+            node = Node(node.op, node.inputs, {**node.attributes, "value": loose}, node.outputs)
+        nodes.append(node)
+    return Graph(graph.specs, graph.host, nodes, graph.outputs, len(graph.inputs))
 
 
 def attempt(make: Callable[[], T]) -> T | None:
