@@ -251,7 +251,8 @@ def irfft(
     Parameters
     ----------
     x : Tensor, ndarray or number
-        The bins. The imaginary part of a bin that is its own mirror image is not read.
+        The bins. The imaginary part of a bin that is its own mirror image counts as 0; only where
+        it is infinite or NaN may a device lose the whole line, which NumPy does not.
     n : int, optional
         The length of the result. By default 2·(bins − 1), which is even: give it if the length was
         odd.

@@ -101,3 +101,48 @@ def test_steps_exchange_in_shared_memory(monkeypatch, shape, axes, kind):
 @pytest.mark.parametrize("kind", ["forward", "r2c", "c2r"])
 def test_double(backend, length, kind):
     check(backend, (3, length), (1,), kind, "c128")
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((18, 16), 1), ((18, 15), 1), ((2, 12, 19), 1), ((30, 9, 2), 1)], ids=str
+)
+@pytest.mark.parametrize("kind", ["r2c", "c2r"])
+def test_transforms_of_a_batch_do_not_see_each_other(monkeypatch, backend, shape, axis, kind):
+    monkeypatch.setattr(modes_fuser, "_pays", lambda *given: False)
+    rng = np.random.default_rng(6)
+    given = [n // 2 + 1 if kind == "c2r" and a == axis else n for a, n in enumerate(shape)]
+    x = rng.standard_normal(given) + (1j * rng.standard_normal(given) if kind == "c2r" else 0)
+    # Lines of all sizes beside each other, one of them without a number.
+    lines = [1 if a == axis else n for a, n in enumerate(shape)]
+    x = (x * 10.0 ** rng.integers(-9, 10, lines)).astype("c8" if kind == "c2r" else "f4")
+    broken = tuple(n - 1 for n in shape[:axis]), tuple(0 for _ in shape[axis + 1 :])
+    x[(*broken[0], 1, *broken[1])] = np.nan
+    attributes = {"kind": kind, "axes": (axis,), "length": shape[axis]}
+    (found,), _ = run_op(backend, "fft", [x], attributes)
+    wide = x.astype(np.complex128 if kind == "c2r" else np.float64)
+    wanted = expected(wide, shape, (axis,), kind)
+    lost = np.zeros(found.shape, bool)
+    lost[(*broken[0], slice(None), *broken[1])] = True
+    assert np.isnan(found[lost]).any()
+    found, wanted = (np.where(lost, 0, a) for a in (found, wanted))
+    error = np.abs(found - wanted).max(axis) / np.maximum(np.abs(wanted).max(axis), 1e-30)
+    assert error.max() <= 6 * EPS["c64"]
+
+
+@pytest.mark.parametrize("shape", [(2, 16), (2, 15), (17, 16), (2, 8, 3)], ids=str)
+def test_bins_that_are_their_own_mirror_image_have_no_imaginary_part(monkeypatch, backend, shape):
+    monkeypatch.setattr(modes_fuser, "_pays", lambda *given: False)
+    rng = np.random.default_rng(7)
+    given = (shape[0], shape[1] // 2 + 1, *shape[2:])
+    x = (rng.standard_normal(given) + 1j * rng.standard_normal(given)).astype("c8")
+    attributes = {"kind": "c2r", "axes": (1,), "length": shape[1]}
+    x.imag[:, 0] = 0.0
+    if shape[1] % 2 == 0:
+        x.imag[:, -1] = 0.0
+    (wanted,), _ = run_op(backend, "fft", [x], attributes)
+    for value in (1e30, np.nan, np.inf):
+        x.imag[:, 0] = value
+        if shape[1] % 2 == 0:
+            x.imag[:, -1] = value
+        (found,), _ = run_op(backend, "fft", [x], attributes)
+        np.testing.assert_array_equal(found, wanted)

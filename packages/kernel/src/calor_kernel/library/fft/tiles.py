@@ -3,7 +3,8 @@
 Requirements: memory is read and written once for all factors of a length. Vectors run across
 transforms, so steps need no shuffles; only loads and stores of rows with adjacent elements
 transpose blocks in registers. Results of in-place steps are in the order of reversed digits
-(Gentleman and Sande, 1966), and are stored in order.
+(Gentleman and Sande, 1966), and are stored in order. A lane has one transform, of real numbers too:
+two of different sizes in one complex transform would round the smaller one away.
 """
 
 from __future__ import annotations
@@ -42,21 +43,79 @@ class Tile:
         self.memory.store(at + self.lanes, value[1])
 
 
+@dataclass(frozen=True, slots=True)
+class Bins:
+    """The bins of real transforms, of the length n of a tile, or of 2n where it is ``halved``.
+
+    A halved one has elements 2j and 2j + 1 as one complex number; ``table`` has the turns of 2n.
+    """
+
+    n: kl.Number
+    table: kl.Pointer
+    halved: bool
+
+    @property
+    def count(self) -> kl.Number:
+        """The number of bins."""
+        return self.n + 1 if self.halved else self.n // 2 + 1
+
+    def turn(self, k: kl.Number, lanes: int) -> Pair:
+        """Return exp(−2πi · k / 2n)."""
+        return kl.splat(self.table[k], lanes), kl.splat(self.table[2 * self.n + k], lanes)
+
+    def put(self, tile: Tile, side: Side, k: kl.Number, value: Pair) -> None:
+        """Write bin k, and of a whole transform what follows of it at −k."""
+        if self.halved:
+            tile.put(k, value)
+            return
+        # The first and the middle bin have no imaginary part.
+        lone = kl.splat((k == 0) | (2 * k == self.n), tile.lanes)
+        imaginary = kl.select(lone, 0.0, value[1])
+        tile.put(k, side.storage.exchanged((value[0], imaginary)))
+        tile.put(self.n - k, side.storage.exchanged((value[0], -imaginary)))
+
+    @kl.helper
+    def fold(self, tile: Tile, side: Side) -> None:
+        """Replace the bins of a tile by the complex numbers of a halved transform."""
+        for k in kl.loop_range(self.n // 2 + 1):
+            a, b = tile.get(k), tile.get(self.n - k)
+            lone = kl.splat(k == 0, tile.lanes)
+            a, b = (a[0], kl.select(lone, 0.0, a[1])), (b[0], kl.select(lone, 0.0, b[1]))
+            w = self.turn(k, tile.lanes)
+            even = a[0] + b[0], a[1] - b[1]
+            # i times the difference, by the conjugate turn.
+            odd = multiply((-(a[1] + b[1]), a[0] - b[0]), (w[0], -w[1]))
+            tile.put(k, side.storage.exchanged((even[0] + odd[0], even[1] + odd[1])))
+            tile.put(self.n - k, side.storage.exchanged((even[0] - odd[0], odd[1] - even[1])))
+
+    def get(self, tile: Tile, side: Side, k: kl.Number, order: kl.Pointer) -> Pair:
+        """Return bin k of a tile whose results lie in the given order."""
+        if not self.halved:
+            return side.storage.exchanged(tile.get(order[k]))
+        a = side.storage.exchanged(tile.get(order[kl.select(k == self.n, 0, k)]))
+        b = side.storage.exchanged(tile.get(order[kl.select(k == 0, 0, self.n - k)]))
+        even = (a[0] + b[0]) * 0.5, (a[1] - b[1]) * 0.5
+        odd = (a[1] + b[1]) * 0.5, (b[0] - a[0]) * 0.5
+        turned = multiply(odd, self.turn(k, tile.lanes))
+        return even[0] + turned[0], even[1] + turned[1]
+
+
 @kl.helper
-def load_tile(tile: Tile, side: Side, n: kl.Number) -> None:
-    """Fill a tile with transforms' elements; of real ones, two lanes make a complex one."""
-    lanes = tile.lanes
+def load_tile(tile: Tile, side: Side, bins: Bins) -> None:
+    """Fill a tile with transforms' elements."""
+    lanes, n = tile.lanes, bins.n
     if side.storage.form == "half":
-        bins = n // 2 + 1
+        count = bins.count
         if side.mode == "along":
-            for k in kl.loop_range(0, bins, lanes):
-                one, two = side.read_block(k, bins, 0), side.read_block(k, bins, 1)
-                for i in range(lanes):
-                    if k + i < bins:
-                        put_bins(tile, side, k + i, n, one[i], two[i])
+            for k in kl.loop_range(0, count, lanes):
+                for i, value in enumerate(side.read_block(k, count)):
+                    if k + i < count:
+                        bins.put(tile, side, k + i, value)
         else:
-            for k in kl.loop_range(bins):
-                put_bins(tile, side, k, n, side.read(k, 0), side.read(k, 1))
+            for k in kl.loop_range(count):
+                bins.put(tile, side, k, side.read(k))
+        if bins.halved:
+            bins.fold(tile, side)
     elif side.mode == "along":
         # What is beyond the last element is written beyond it.
         for i in kl.loop_range(0, n, lanes):
@@ -67,54 +126,30 @@ def load_tile(tile: Tile, side: Side, n: kl.Number) -> None:
             tile.put(i, side.storage.exchanged(side.read(i)))
 
 
-def put_bins(tile: Tile, side: Side, k: kl.Number, n: kl.Number, one: Pair, two: Pair) -> None:
-    """Write bin k of two real transforms as one complex one, and what follows of it at −k."""
-    # The first and the middle bin have no imaginary part.
-    lone = kl.splat((k == 0) | (2 * k == n), tile.lanes)
-    first, second = kl.select(lone, 0.0, one[1]), kl.select(lone, 0.0, two[1])
-    tile.put(k, side.storage.exchanged((one[0] - second, first + two[0])))
-    tile.put(n - k, side.storage.exchanged((one[0] + second, two[0] - first)))
-
-
 @kl.helper
 def store_tile(
-    tile: Tile, side: Side, n: kl.Number, order: kl.Pointer, between: Between | None
+    tile: Tile, side: Side, bins: Bins, order: kl.Pointer, between: Between | None
 ) -> None:
     """Write a tile's results in order; ``between`` turns them before the next step, or is None."""
-    lanes = tile.lanes
-    count = n // 2 + 1 if side.storage.form == "half" else n
+    lanes, is_half = tile.lanes, side.storage.form == "half"
+    count = bins.count if is_half else bins.n
     if side.mode == "along":
         for f in kl.loop_range(0, count, lanes):
             taken = [kl.min(f + i, count - 1) for i in range(lanes)]
-            if side.storage.form == "half":
-                bins = [get_bins(tile, side, k, n, order) for k in taken]
-                side.write_block(f, count, [b[0] for b in bins], 0)
-                side.write_block(f, count, [b[1] for b in bins], 1)
+            if is_half:
+                values = [bins.get(tile, side, k, order) for k in taken]
             else:
                 values = [side.storage.exchanged(tile.get(order[k])) for k in taken]
-                side.write_block(f, count, values)
+            side.write_block(f, count, values)
     else:
         for f in kl.loop_range(count):
-            if side.storage.form == "half":
-                one, two = get_bins(tile, side, f, n, order)
-                side.write(f, one, 0)
-                side.write(f, two, 1)
+            if is_half:
+                side.write(f, bins.get(tile, side, f, order))
             else:
                 value = tile.get(order[f])
                 if between is not None:
                     value = multiply(value, between.at(f))
                 side.write(f, side.storage.exchanged(value))
-
-
-def get_bins(
-    tile: Tile, side: Side, k: kl.Number, n: kl.Number, order: kl.Pointer
-) -> tuple[Pair, Pair]:
-    """Return bin k of two real transforms that were done as one complex one."""
-    a = side.storage.exchanged(tile.get(order[k]))
-    b = side.storage.exchanged(tile.get(order[kl.select(k == 0, 0, n - k)]))
-    one = (a[0] + b[0]) * 0.5, (a[1] - b[1]) * 0.5
-    two = (a[1] + b[1]) * 0.5, (b[0] - a[0]) * 0.5
-    return one, two
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +229,7 @@ class TileBuild:
 
     ``lanes``: of a vector; ``room``: the longest transform of a tile; ``radices``: factors that the
     kernel knows. ``twiddles``: results are multiplied by twiddle factors before the next step.
+    ``halved``: the transforms are of twice as many real numbers.
     """
 
     lanes: int
@@ -205,6 +241,7 @@ class TileBuild:
     write_mode: Mode
     flat: bool
     twiddles: bool
+    halved: bool
 
 
 @kl.kernel
@@ -212,6 +249,7 @@ def transform_tiles(
     source: Read[kl.Pointer],
     target: Written[kl.Pointer],
     table: kl.In,
+    turns: kl.In,
     order: kl.In,
     n: kl.Size,
     factors: kl.Size,
@@ -226,11 +264,11 @@ def transform_tiles(
 ) -> None:
     """Transform ``share`` of ``tiles`` tiles of lanes of length n.
 
-    ``factors`` has five bits for each factor, ``order`` the position of each result in a tile.
+    ``factors`` has five bits for each factor, ``order`` the position of each result in a tile;
+    ``turns``: the twiddle factors of twice the length, of real transforms that are halved.
     """
     dtype, lanes = table.dtype, build.lanes
-    read, write = build.read, build.write
-    width = 2 * lanes if "half" in (read.form, write.form) else lanes
+    bins = Bins(n, turns, build.halved)
     tile = Tile(kl.private((build.room + lanes) * 2 * lanes, dtype, align=64), lanes)
     splits = _SPLIT if build.twiddles else 1
     between = Between(
@@ -240,10 +278,10 @@ def transform_tiles(
     )
     begin = kl.cube_position() * share
     for number in kl.loop_range(begin, kl.min(begin + share, tiles)):
-        here = Lanes(number, counts, width, lanes, build.flat)
-        loads = here.side(source, read, build.read_mode, steps)
-        stores = here.side(target, write, build.write_mode, to_steps)
-        load_tile(tile, loads, n)
+        here = Lanes(number, counts, lanes, build.flat)
+        loads = here.side(source, build.read, build.read_mode, steps, build.halved)
+        stores = here.side(target, build.write, build.write_mode, to_steps, build.halved)
+        load_tile(tile, loads, bins)
         before, left = n * 0 + 1, factors
         while left > 0:
             radix = left & 31
@@ -253,8 +291,8 @@ def transform_tiles(
             before = before * radix
             left = left >> 5
         if build.twiddles:
-            between.fill(along(here.first(0), lanes) // twiddles.inner, twiddles.long, n)
-        store_tile(tile, stores, n, order, between if build.twiddles else None)
+            between.fill(along(here.first(), lanes) // twiddles.inner, twiddles.long, n)
+        store_tile(tile, stores, bins, order, between if build.twiddles else None)
 
 
 @kl.kernel

@@ -7,7 +7,7 @@ external or hierarchical memory", 1990); the vectors of a single long transform 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from calor_kernel.library.fft.kernels import bins_of_half, half_of_bins
 from calor_kernel.library.fft.plan import End, Plan, digits_of, factors_of, flops_of
@@ -59,7 +59,7 @@ def transform_by_tiles(
         return False
     n, lanes = shape.n, shape.rows * shape.inner
     few = lanes < plan.width and n >= _SPLIT
-    if n <= _LONGEST and not few:
+    if (n // 2 if _is_halved(n, source, target) else n) <= _LONGEST and not few:
         _short(plan, shape, source, target, prepares)
         return True
     if "real" in (source.storage.form, target.storage.form):
@@ -70,14 +70,24 @@ def transform_by_tiles(
 def _short(plan: Plan, shape: Rows[int], source: End, target: End, prepares: bool) -> None:
     """Transform lengths of which a vector fits private memory."""
     n, inner = shape.n, shape.inner
+    halved = _is_halved(n, source, target)
     lanes = LaneGrid(1, 1, shape.rows) if inner == 1 else LaneGrid(shape.rows, 1, inner)
 
     def lane_end(end: End) -> LaneEnd:
         long = n // 2 + 1 if end.storage.form == "half" else n
+        if halved and end.storage.form == "real" and inner == 1:
+            # Adjacent real numbers are complex ones.
+            end, long = replace(end, storage=replace(end.storage, form="pairs")), n // 2
         steps = Steps(0, 0, long, 1) if inner == 1 else Steps(long * inner, 0, 1, inner)
         return LaneEnd(end, steps)
 
-    _launch(plan, n, lanes, lane_end(source), lane_end(target), prepares)
+    ends = lane_end(source), lane_end(target)
+    _launch(plan, n // 2 if halved else n, lanes, *ends, prepares, halved=halved)
+
+
+def _is_halved(n: int, source: End, target: End) -> bool:
+    """Return whether a transform of real numbers is a complex one of half the length."""
+    return "real" in (source.storage.form, target.storage.form) and n % 2 == 0 and n > 2
 
 
 def _long(plan: Plan, shape: Rows[int], source: End, target: End, prepares: bool) -> bool:
@@ -157,11 +167,11 @@ def _launch(
     target: LaneEnd,
     prepares: bool,
     twiddles: tuple[int, int] | None = None,
+    halved: bool = False,
 ) -> None:
     """Add the launch of all factors of a length."""
     factors = factors_of(n) or []
-    both = "half" in (source.end.storage.form, target.end.storage.form)
-    width = 2 * plan.width if both else plan.width
+    width = plan.width
     total = lanes.outer * lanes.count
     flat = lanes.middle == 1 and lanes.outer > 1 and 2 * lanes.count <= width
     if flat:
@@ -181,6 +191,7 @@ def _launch(
         write_mode=target.mode(n, flat),
         flat=flat,
         twiddles=twiddles is not None,
+        halved=halved,
     )
     plan.add_line(
         transform_tiles,
@@ -191,6 +202,7 @@ def _launch(
         source=source.end.read,
         target=target.end.written,
         table=plan.table(n),
+        turns=plan.table(2 * n if halved else n),
         order=plan.order(n, factors),
         n=n,
         factors=digits_of(factors),
