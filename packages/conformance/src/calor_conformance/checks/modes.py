@@ -1,4 +1,9 @@
-"""Lazy, eager and jitted execution give the same bits, forward and backward."""
+"""Lazy, eager and jitted execution give the same bits, forward and backward.
+
+Transforms are the exception: one of few elements and the number that scales it may be one product,
+with a matrix of the turns times that number. Its sums are rounded otherwise than those of a
+transform that is scaled afterwards, as it is op by op.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +28,11 @@ from .rows import main_dtype, row_check
 CONTRACT = (
     "{op} gives the same bits in {dtype} op by op, in a longer graph and jitted; a device that "
     "fuses or reorders keeps each op's rounding, or declares {op} partial with the reason"
+)
+
+OF_TRANSFORMS = (
+    "{op} gives the same numbers in {dtype} op by op, in a longer graph and jitted, within 16 "
+    "units of the largest; a device may multiply by the turns of a transform and its scale at once"
 )
 
 
@@ -58,7 +68,8 @@ def _check(kind: str, c: Case, dtype: DType, body: Callable[[Case, DType, Place]
     def run(place: Place) -> None:
         body(c, dtype, place)
 
-    return row_check(kind, c, dtype, "compiled", (run, None), contract=CONTRACT, looks=True)
+    contract = OF_TRANSFORMS if _is_transform(c) else CONTRACT
+    return row_check(kind, c, dtype, "compiled", (run, None), contract=contract, looks=True)
 
 
 def _forward(c: Case, dtype: DType, place: Place) -> None:
@@ -89,13 +100,13 @@ def _backward(c: Case, dtype: DType, place: Place) -> None:
     same(numpy_of(calor.jit(pulled)(*given)), lazy, "jitted")
 
 
-def _sameness(c: Case) -> Callable[[Sequence[Array], Sequence[Array], str], None]:
-    """Return what compares the modes of a row.
+def _is_transform(c: Case) -> bool:
+    return "fft" in f"{c.op}{c.name}"
 
-    Jitted Fourier transforms were seen a unit apart from the same ops one by one, on a processor
-    with AVX2. The cause is not known yet, so their modes are compared by units, not by bits.
-    """
-    return same_numbers if "fft" in f"{c.op}{c.name}" else same_bits
+
+def _sameness(c: Case) -> Callable[[Sequence[Array], Sequence[Array], str], None]:
+    """Return what compares the modes of a row."""
+    return same_numbers if _is_transform(c) else same_bits
 
 
 def same_numbers(got: Sequence[Array], want: Sequence[Array], how: str) -> None:
