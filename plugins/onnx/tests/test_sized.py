@@ -209,18 +209,17 @@ def test_images_of_new_widths_are_neither_traced_nor_planned(name):
     plain = calor_onnx.load(proto, device="numpy")
     rng = np.random.default_rng(2)
     with calor.device("cpu") as device:
-        engine = device.backend.engine(device.index)
-    replanning, made = engine.replanning, []
-    # Odd and even, multiples of vectors and others.
+        replanning = device.backend.engine(device.index).replanning
+    made = []
+    # Odd and even, multiples of vectors and others; means have less than a block of terms.
     for width in (76, 75, 91, 96, 83, 128, 97):
-        x = rng.standard_normal((1, 8, 20, width)).astype(np.float32)
-        np.testing.assert_allclose(model(x).numpy(), plain(x).numpy(), rtol=2e-5, atol=1e-4)
+        x = rng.standard_normal((1, 8, 16, width)).astype(np.float32)
+        found, expected = model(x).numpy(), plain(x).numpy()
+        # Sums of 72 and of 25 terms cancel: their error is one of the largest.
+        atol = 5e-7 * float(np.abs(expected).max())
+        np.testing.assert_allclose(found, expected, rtol=2e-5, atol=atol)
         made.append(replanning.made)
     (families,) = model._plans.shared
     assert families.reason is None
     assert families.made == 1
-    if engine.device.info.native.get("vector_registers", 16) >= 32:
-        assert made[0] == made[-1]
-    else:
-        # With 16 vector registers a plan is made for each width. The cause is not known yet.
-        assert made[-1] <= made[0] + len(made) - 1
+    assert made[0] == made[-1]

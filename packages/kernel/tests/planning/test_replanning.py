@@ -50,6 +50,10 @@ CASES = {
     "few rows": (lambda x, y: x @ y.T, lambda n, m: [floats(2, 32), floats(9 * m, 32)]),
     "streams": (lambda x, y: x @ y, lambda n, m: [floats(1, m), floats(m, 9 * n)]),
     "outer sums": (lambda x: x.sum(axis=(0, 2)), lambda n, m: [floats(n, 3, m)]),
+    "transposed convolution": (
+        lambda x, w: F.conv_transpose2d(x, w, stride=2),
+        lambda n, m: [floats(1, 6, n, m), KERNEL],
+    ),
     "convolution": (
         lambda x, w: F.max_pool2d(F.conv2d(x, w, padding=1), 2),
         lambda n, m: [floats(n, 3, m + 2, 6), KERNEL],

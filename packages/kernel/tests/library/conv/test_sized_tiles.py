@@ -7,7 +7,13 @@ import pytest
 from calor.dtypes import float32
 from calor.sizes import Trace, function_of
 from calor_interpreter.device import ONE_UNIT
-from calor_kernel.library.conv.blueprints import across_tile, narrow_tile, shift
+from calor_kernel.library.conv.blueprints import (
+    across_tile,
+    fma_tile,
+    narrow_tile,
+    pair_tile,
+    shift,
+)
 
 
 @pytest.mark.parametrize("images", [13, 24, 100])
@@ -40,6 +46,17 @@ def test_a_tile_holds_for_other_widths():
     given = (64, 9, 8, 1, 16, ONE_UNIT, True)
     assert across_tile(wide, *given).rows == across_tile(37, *given).rows
     assert not [condition for condition in trace.guards if "==" in condition]
+
+
+@pytest.mark.parametrize("choose", [fma_tile, pair_tile])
+@pytest.mark.parametrize("registers", [16, 32])
+@pytest.mark.parametrize("rows", [2, 6, 24])
+def test_a_tile_of_packed_columns_holds_for_other_widths(choose, registers, rows):
+    info = replace(ONE_UNIT, native={"vector_registers": registers})
+    trace = Trace([91 * 20])
+    (columns,) = trace.symbols
+    assert choose(rows, columns, 8, info) == choose(rows, 91 * 20, 8, info)
+    assert not trace.guards
 
 
 @pytest.mark.parametrize("registers", [16, 32])

@@ -127,6 +127,7 @@ def pair_tile(rows: int, columns: int, lanes: int, info: DeviceInfo) -> Tile:
     fit = [(height, vectors) for vectors, most in tiles for height in HEIGHTS if height <= most]
     # Low tiles load more than they multiply.
     some = [t for t in fit if 2 * t[0] * t[1] >= _registers(info)] or fit
+    rows, columns = hinted(rows), hinted(columns)
     return min(some, key=lambda tile: _pair_cost(tile, rows, columns, lanes))
 
 
@@ -139,6 +140,8 @@ def fma_tile(rows: int, columns: int, lanes: int, info: DeviceInfo) -> Tile:
     many = _registers(info)
     tiles = TILES[many] | (_WIDE if many == 16 else {})
     fit = [(height, vectors) for vectors, most in tiles.items() for height in HEIGHTS]
+    # All tiles are right: other sizes than those at hand keep the choice.
+    rows, columns = hinted(rows), hinted(columns)
 
     def cost(tile: Tile) -> float:
         height, vectors = tile

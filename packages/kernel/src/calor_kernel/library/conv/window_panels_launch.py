@@ -114,7 +114,9 @@ def _phase_bytes(problem: Correlation, extents: Sequence[int]) -> int:
     """Return the bytes of the phases of a result."""
     planes = prod(lead.size for lead in problem.leads)
     strides = prod(axis.divide for axis in problem.axes)
-    return int(planes * strides * prod(extents) * problem.a.dtype.itemsize)
+    # A plain int() would make a guard of equality of a size.
+    nbytes: int = planes * strides * prod(extents) * problem.a.dtype.itemsize
+    return nbytes
 
 
 @dataclass(frozen=True, slots=True)
