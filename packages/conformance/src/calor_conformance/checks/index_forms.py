@@ -142,6 +142,16 @@ def _drawn(keys: _Keys, shape: tuple[int, ...]) -> tuple[Any, Any]:
     return key, _known(key)
 
 
+def _cases(
+    keys: _Keys, count: int, least: int = 0
+) -> Iterator[tuple[tuple[int, ...], Array, Any, Any]]:
+    """Yield shapes of at least so many axes, arrays, keys, and the keys as NumPy takes them."""
+    for _ in range(count):
+        shape = keys.shape(least)
+        array = keys.array(shape)
+        yield shape, array, *_drawn(keys, shape)
+
+
 def _same(made: Any, want: Array, what: str) -> None:
     got = made.numpy()
     assert got.shape == want.shape, f"{what}: shape {got.shape}, not {want.shape}"
@@ -156,10 +166,7 @@ def _masked(key: Any) -> bool:
 
 def _read(place: Place) -> None:
     keys = _Keys(place, 1)
-    for turn in range(_KEYS):
-        shape = keys.shape()
-        array = keys.array(shape)
-        key, known = _drawn(keys, shape)
+    for turn, (shape, array, key, known) in enumerate(_cases(keys, _KEYS)):
         x, what = calor.asarray(array), _told(key, shape)
         want = np.asarray(array[known])
         _same(x[key], want, what)
@@ -171,10 +178,7 @@ def _read(place: Place) -> None:
 
 def _write(place: Place) -> None:
     keys = _Keys(place, 2)
-    for turn in range(_KEYS):
-        shape = keys.shape()
-        array = keys.array(shape)
-        key, known = _drawn(keys, shape)
+    for turn, (shape, array, key, known) in enumerate(_cases(keys, _KEYS)):
         value = keys.value(np.asarray(array[known]).shape)
         x, what = calor.asarray(array), f"{_told(key, shape)} = {value!r}"
         kept, given = x.copy(), value if isinstance(value, float) else calor.asarray(value)
@@ -226,10 +230,7 @@ def _write_masked(keys: _Keys) -> None:
 def _update(place: Place) -> None:
     """``x[key] += v`` reads, adds and writes, so a place that comes again gets one of the sums."""
     keys = _Keys(place, 3)
-    for _ in range(_KEYS // 2):
-        shape = keys.shape(1)
-        array = keys.array(shape)
-        key, known = _drawn(keys, shape)
+    for shape, array, key, known in _cases(keys, _KEYS // 2, 1):
         value = keys.value(np.asarray(array[known]).shape)
         x, y, z = (calor.asarray(array) for _ in range(3))
         given = value if isinstance(value, float) else calor.asarray(value)
@@ -249,10 +250,7 @@ def _update(place: Place) -> None:
 def _gradient(place: Place) -> None:
     """The gradient of a read adds up at places that come again; of a write, it stops there."""
     keys = _Keys(place, 4)
-    for _ in range(_KEYS // 3):
-        shape = keys.shape(1)
-        array = keys.array(shape)
-        key, known = _drawn(keys, shape)
+    for shape, array, key, known in _cases(keys, _KEYS // 3, 1):
         part = np.asarray(array[known])
         weights, what = keys.array(part.shape), _told(key, shape)
 
@@ -333,9 +331,7 @@ def _outside(place: Place) -> None:
         index = -n - 1 if signed and keys.coin() else n + int(keys.rng.integers(2))
         bad = (*key[:k], _spoiled(key[k], index, int(keys.rng.integers(99))), *key[k + 1 :])
         x, what = calor.asarray(array), _told(bad, shape)
-        # An index of a tensor is met by an op, whose axes are those of the part that it reads.
-        where = f"size {n} " if isinstance(key[k], Handle) else f"axis {axis} "
-        names = f"index {index} ", where
+        names = f"index {index} ", f"axis {axis} "
         for way in (partial(_looked_at, x, bad), partial(_assigned, x, bad)):
             error = raised(way)
             assert isinstance(error, IndexError), f"{what}: {error!r}"
