@@ -66,6 +66,8 @@ from .checks import (
     transfers,
     transforms,
     values,
+    weight_files,
+    whole_derivatives,
     wrong_uses,
 )
 from .checks.base import TIERS, Check
@@ -147,6 +149,8 @@ def _contracts() -> Iterator[Check]:
     yield from modules.modules()
     yield from python_values.python_values()
     yield from documented.documented()
+    yield from weight_files.weight_files()
+    yield from whole_derivatives.whole_derivatives()
     yield from probabilities.probabilities()
     yield from joint_probabilities.joint_probabilities()
     yield from training.training()
