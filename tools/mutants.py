@@ -109,8 +109,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def _survivors(path: Path) -> Iterator[Mutant]:
     for row in json.loads(path.read_text("utf-8")):
-        if row["outcome"] != NAMED:
-            yield Mutant(**row["mutant"])
+        mutant = Mutant(**row["mutant"])
+        if row["outcome"] != NAMED and mutant.fits(ROOT):
+            yield mutant
 
 
 def _drawn(functions: Sequence[Source], options: argparse.Namespace) -> Iterator[Mutant]:

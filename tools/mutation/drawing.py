@@ -67,6 +67,11 @@ class Mutant:
     column: int
     default: bool = False
 
+    def fits(self, root: Path) -> bool:
+        """Return whether the file still has the place where it was."""
+        place = (root / self.path).read_bytes()[self.begin : self.end].decode(errors="replace")
+        return " ".join(place.split()) in self.before and bool(place)
+
     def text(self, root: Path) -> str:
         """Return the file's text with the fault."""
         text = (root / self.path).read_bytes()

@@ -133,7 +133,8 @@ def called(node: ast.Call) -> Iterator[Fault]:
                 args = [*plain[:n], plain[n + 1], plain[n], *plain[n + 2 :]]
                 yield "arguments swapped", ast.Call(node.func, args, node.keywords)
     for n, keyword in enumerate(node.keywords):
-        if keyword.arg is not None:
+        # Without strict=True, zip does the same of what has one length.
+        if keyword.arg not in (None, "strict"):
             left = [*node.keywords[:n], *node.keywords[n + 1 :]]
             yield "keyword dropped", ast.Call(node.func, node.args, left)
     if name in _WRAPPERS and plain:

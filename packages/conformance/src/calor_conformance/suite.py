@@ -29,6 +29,7 @@ from .checks import (
     drawn_sizes,
     errors,
     features,
+    function_dtypes,
     gradients,
     graphs,
     history,
@@ -149,6 +150,7 @@ def _contracts() -> Iterator[Check]:
     yield from modules.modules()
     yield from python_values.python_values()
     yield from documented.documented()
+    yield from function_dtypes.function_dtypes()
     yield from weight_files.weight_files()
     yield from whole_derivatives.whole_derivatives()
     yield from probabilities.probabilities()

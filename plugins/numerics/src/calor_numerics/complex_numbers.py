@@ -124,7 +124,7 @@ def angle(x: Operand, /) -> Tensor:
         x = x.astype(dtypes.default_float())
     # The angle of a real number is constant on either side of 0, so its gradient is 0.
     constant: Tensor = stop_gradient(x)
-    turned = where(signbit(constant), math.pi, 0.0).astype(constant.dtype)
+    turned = signbit(constant).astype(constant.dtype) * math.pi
     return where(isnan(constant), constant, turned)
 
 
