@@ -20,7 +20,7 @@ from .language import Function, Row
 
 # Kept low, as the functions are asked for all of it.
 _SAME: Final = "nan infinite zeros ties equal large small limits long short"
-_ASKED, _LEAST = _SAME, 4
+_ASKED, _LEAST = _SAME, 3
 # The values that options have where none is given, as PyTorch has them.
 _OWN: Final[dict[str, Any]] = {
     "alpha": 1.0, "axis": -1, "ceil_mode": False, "count_include_pad": True, "dilation": 1,

@@ -59,6 +59,11 @@ def _elu(x: Array, alpha: float = 1.0) -> Any:
     return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
 
 
+def _times(share: Array, x: Array) -> Any:
+    """Return a share of numbers, which is nothing where the share is 0."""
+    return np.where(share == 0, 0, share * x)
+
+
 def _reduced(losses: Array, reduction: str) -> Any:
     of: dict[str, Function] = {"mean": np.mean, "sum": np.sum, "none": np.asarray}
     return of[reduction](losses)
@@ -198,7 +203,7 @@ def _divergence(rng: Rng) -> Arguments:
 
 def _kl(x: Array, t: Array, *, log_target: bool, reduction: str) -> Any:
     if log_target:
-        losses = np.exp(t) * (t - x)
+        losses = _times(np.exp(t), t - x)
     else:
         losses = np.where(t == 0, 0, t * np.log(np.where(t == 0, 1, t))) - t * x
     return losses.sum() / len(x) if reduction == "batchmean" else _reduced(losses, reduction)
@@ -227,7 +232,7 @@ def _poisson(rng: Rng) -> Arguments:
 
 
 def _poisson_loss(x: Array, t: Array, *, log_input: bool, full: bool) -> Any:
-    made = np.exp(x) - t * x if log_input else x - t * np.log(x + 1e-8)
+    made = np.exp(x) - _times(t, x) if log_input else x - _times(t, np.log(x + 1e-8))
     stirling = t * np.log(np.maximum(t, 1)) - t + 0.5 * np.log(2 * math.pi * np.maximum(t, 1))
     return made + np.where(t > 1, stirling, 0) if full else made
 
@@ -273,7 +278,8 @@ def _labels(rng: Rng) -> Arguments:
 
 
 def _soft_labels(x: Array, t: Array) -> Any:
-    return (t * np.logaddexp(0, -x) + (1 - t) * np.logaddexp(0, x)).mean(-1)
+    made = _times(t, np.logaddexp(0, -x)) + _times(1 - t, np.logaddexp(0, x))
+    return made.mean(-1)
 
 
 _ORDERS: Final = (0.5, 1.0, 2.0, 3.0, math.inf)

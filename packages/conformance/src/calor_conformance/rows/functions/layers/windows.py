@@ -413,7 +413,9 @@ def _and_places(name: str) -> Function:
 
 def _of_rank(rank: int) -> list[Row]:
     """Return the rows of functions over so many axes."""
-    own: dict[str, Any] = {"moves": True, "smooth": True, "without": f"{_SAME} nan infinite"}
+    own: dict[str, Any] = {
+        "moves": True, "smooth": True, "without": f"{_SAME} nan infinite", "least": 5,
+    }  # fmt: skip
     rows = [
         Row(f"conv{rank}d", _product(rank), _of(_conv, rank), **own),
         Row(f"conv_transpose{rank}d", _back(rank), _of(_conv_back, rank), **own),
