@@ -20,6 +20,7 @@ from .checks import (
     composites,
     crossings,
     declarations,
+    defaults,
     distributions,
     documented,
     drawn_gradients,
@@ -150,6 +151,7 @@ def _contracts() -> Iterator[Check]:
     yield from modules.modules()
     yield from python_values.python_values()
     yield from documented.documented()
+    yield from defaults.defaults()
     yield from function_dtypes.function_dtypes()
     yield from weight_files.weight_files()
     yield from whole_derivatives.whole_derivatives()
