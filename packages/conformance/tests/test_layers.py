@@ -41,7 +41,9 @@ WRONG = [
 @pytest.mark.parametrize(("package", "name"), WRONG)
 def test_a_wrong_number_is_found(package: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     module, device = import_module(package), get_device("numpy")
-    function, check = getattr(module, name), suite.checks()[f"functions/{package}.{name}"]
+    function, label = getattr(module, name), f"functions/{package}.{name}"
+    # A function with several ways to call it has a check of each.
+    check = next(c for n, c in suite.checks().items() if n == label or n.startswith(f"{label}-"))
     with calor.device("numpy"):
         check.run(Place(device, device))
         monkeypatch.setattr(module, name, lambda *x, **more: function(*x, **more) * 1.01)
