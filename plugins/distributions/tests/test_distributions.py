@@ -182,6 +182,17 @@ def test_categories_and_counts() -> None:
     assert counts.log_prob(wide(2, 3, 0)).item() == pytest.approx(expected)
 
 
+def test_certain_outcomes_given_by_infinite_logits() -> None:
+    logits = calor.asarray([np.inf, -np.inf, np.inf, -np.inf])
+    certain = d.Bernoulli(logits=logits)
+    made = certain.log_prob(calor.asarray([1.0, 0.0, 0.0, 1.0]))
+    assert made.tolist() == [0.0, 0.0, -np.inf, -np.inf]
+    assert certain.entropy().tolist() == [0.0] * 4
+    counts = d.Binomial(5, logits=logits).log_prob(calor.asarray([5.0, 0.0, 4.0, 1.0]))
+    np.testing.assert_allclose(counts.numpy(), [0.0, 0.0, -np.inf, -np.inf], atol=1e-6)
+    assert d.Geometric(logits=logits[:1]).log_prob(calor.zeros(1)).tolist() == [0.0]
+
+
 def test_vectors() -> None:
     loc, root = np.array([0.5, -1.0]), np.array([[1.2, 0.0], [0.4, 0.8]])
     matrix = root @ root.T

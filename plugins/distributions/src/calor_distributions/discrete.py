@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import calor
@@ -22,6 +23,13 @@ def _whole(value: Tensor) -> tuple[Tensor, Tensor]:
     """Return a value as floating tensor, and where it is a whole number of at least 0."""
     (value,) = parameters(value)
     return value, calor.logical_and(value >= 0, value == calor.floor(value))
+
+
+def _times(count: Any, cost: Tensor) -> Tensor:
+    """Return count · cost, in which nothing costs nothing, however much one would."""
+    nothing = calor.logical_and(count == 0, cost == math.inf)
+    made: Tensor = count * calor.where(nothing, 0.0, cost)
+    return made
 
 
 class _Odds(Distribution):
@@ -45,9 +53,8 @@ class _Odds(Distribution):
     def _weighted(self, hits: Any, misses: Any) -> Tensor:
         """Return hits · log p + misses · log (1 − p), where 0 · log 0 is 0."""
         if self._by_logits:
-            made: Tensor = hits * calor.softplus(-self._given)
-            made = made + misses * calor.softplus(self._given)
-            return -made
+            made: Tensor = _times(hits, calor.softplus(-self._given))
+            return -(made + _times(misses, calor.softplus(self._given)))
         return special.xlogy(hits, self._given) + special.xlog1py(misses, -self._given)
 
 
