@@ -20,6 +20,11 @@ WRONG: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "operators-of-one": (calor.Tensor, "__neg__", lambda self: self * 1),
     "as-numbers": (calor.Tensor, "__int__", lambda self: round(self.item()) + 1),
     "as-other-dtypes": (calor.Tensor, "long", lambda self: self.int()),
+    "asked-dtypes": (
+        calor.Tensor,
+        "prod",
+        lambda self, axis=None, **_: calor.prod(self, axis=axis),
+    ),
     "numpy-ufuncs": (numpy_functions, "UFUNCS", {**numpy_functions.UFUNCS, "fmod": "remainder"}),
     "numpy-functions": (
         numpy_functions,

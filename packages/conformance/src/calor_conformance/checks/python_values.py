@@ -132,6 +132,42 @@ def _in_place(rng: Rng) -> None:
         _same(kept, a, f"a copy after {name} in place")
 
 
+_SUMS: Final = {
+    "sum": np.sum, "prod": np.prod, "cumulative_sum": np.cumsum, "cumulative_prod": np.cumprod,
+    "cumsum": np.cumsum, "cumprod": np.cumprod,
+}  # fmt: skip
+
+
+def _asked_dtypes(rng: Rng) -> None:
+    """Sums and products in a dtype that is asked for, as functions and as methods."""
+    whole = np.asarray(rng.integers(1, 4, (2, 3)), np.int8)
+    of: Any
+    for name, of in _SUMS.items():
+        for array in (whole, whole.astype(np.float32) + np.float32(0.5)):
+            x: Any = calor.asarray(array)
+            wanted = (int8, int32, int64, float64) if array.dtype.kind == "i" else (float64,)
+            for dtype in wanted:
+                want = of(array, axis=1, dtype=dtype.numpy)
+                what = f"{name}(axis=1, dtype={dtype.name}) of {array!r}"
+                function = getattr(calor, name, None)
+                calls = [getattr(x, name)] if hasattr(x, name) else []
+                calls += [] if function is None else [partial(function, x)]
+                for call in calls:
+                    made = call(axis=1, dtype=dtype)
+                    assert made.dtype is dtype, f"{what}: {made.dtype.name}"
+                    _same(made, want, what)
+    for dtype in (float16, bfloat16, float64, int32):
+        for made in (calor.zeros_like(x, dtype=dtype), calor.ones_like(x, dtype=dtype),
+                     calor.full_like(x, 3, dtype=dtype), calor.linspace(0, 3, 4, dtype=dtype),
+                     calor.arange(3, dtype=dtype), calor.eye(2, dtype=dtype)):  # fmt: skip
+            assert made.dtype is dtype, f"{made.dtype.name}, not {dtype.name}"
+    for dtype in (float16, bfloat16, float64):
+        for draw in (calor.random.uniform, calor.random.normal, calor.random.exponential,
+                     calor.random.gumbel):  # fmt: skip
+            made = draw((3,), dtype=dtype, key=calor.random.key(1))
+            assert made.dtype is dtype, f"{draw.__name__}: {made.dtype.name}, not {dtype.name}"
+
+
 def _unary(rng: Rng) -> None:
     a = np.asarray(rng.normal(size=(2, 3)) * 3, np.float32)
     n = np.asarray(rng.integers(-9, 9, (4,)), np.int32)
@@ -372,7 +408,8 @@ def _lent(rng: Rng) -> None:
 _ASPECTS: Final[dict[str, Callable[[Rng], None]]] = {
     "operators": _binary, "operators-in-place": _in_place, "operators-matmul": _matmul,
     "operators-of-one": _unary, "as-numbers": _alone, "as-other-dtypes": _dtypes,
-    "numpy-ufuncs": _ufuncs, "numpy-functions": _functions, "numpy-writes": _lent,
+    "asked-dtypes": _asked_dtypes, "numpy-ufuncs": _ufuncs, "numpy-functions": _functions,
+    "numpy-writes": _lent,
 }  # fmt: skip
 
 

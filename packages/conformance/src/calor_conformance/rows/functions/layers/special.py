@@ -173,6 +173,67 @@ def _sphere(x: Array) -> Any:
     return np.where(np.isinf(x), 0.0, np.sinc(x / math.pi))
 
 
+def _polygamma(n: int, x: float) -> float:
+    """Return the derivative of order n by its sum, which has the sign of its terms below 0."""
+    terms = sum((x + k) ** -(n + 1) for k in range(20))
+    return float((-1) ** (n + 1) * math.factorial(n) * (terms + _zeta(n + 1.0, x + 20)))
+
+
+def _below(rng: Rng) -> Arguments:
+    whole = rng.integers(-6, 0, a_shape(rng))
+    inside = whole + rng.uniform(0.2, 0.8, whole.shape)
+    return [int(rng.integers(1, 5)), np.asarray(inside, np.float32)], {}
+
+
+def _far_bell(x: float) -> float:
+    if x > -30:
+        return math.log(math.erfc(-x / math.sqrt(2)) / 2)
+    series = 1 - 1 / x**2 + 3 / x**4 - 15 / x**6
+    return -x * x / 2 - math.log(-x * math.sqrt(2 * math.pi)) + math.log(series)
+
+
+def _far_tail(x: float) -> float:
+    return (1 - 1 / (2 * x * x) + 3 / (4 * x**4)) / (x * math.sqrt(math.pi))
+
+
+def _tiny(rng: Rng) -> Arguments:
+    return [np.asarray(10.0 ** rng.uniform(-30, -2, a_shape(rng)), np.float32)], {}
+
+
+# Where other series, tables and reflections hold than about the middle.
+_FAR: Final[list[Row]] = [
+    Row("polygamma", _below, lambda n, x: np.vectorize(_polygamma, otypes=[float])(n, x),
+        "below 0", near=2e-4),
+    *(Row("digamma", _within((low, low + 0.5)), _each(_digamma), f"about {low}", near=2e-4)
+      for low in (-0.75, -8.75)),
+    *(Row("gammaln", _within((low, low + 0.5)), _each(math.lgamma), f"about {low}", near=1e-4)
+      for low in (-0.75, -4.75)),
+    Row("gammaln", _within((20, 400)), _each(math.lgamma), "far"),
+    Row("digamma", _within((20, 400)), _each(_digamma), "far"),
+    Row("betaln", _within((20, 200), (0.2, 200)), _each(
+        lambda a, b: math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)), "far", near=2e-4),
+    Row("zeta", _within((1.05, 1.5), (0.5, 60)), _each(_zeta), "near 1", near=1e-4),
+    Row("zeta", _within((9, 30), (0.5, 60)), _each(_zeta), "far", near=1e-4),
+    *(Row(name, _within((20, 70)), of, "far", near=1e-4) for name, of in (
+        ("i0", _bessel_i(0, False)), ("i1", _bessel_i(1, False)), ("i0e", _bessel_i(0, True)),
+        ("i1e", _bessel_i(1, True)), ("j0", _bessel_j(0)), ("j1", _bessel_j(1)))),
+    *(Row(name, _within((0.01, 0.2)), of, "near 0", near=1e-4) for name, of in (
+        ("k0", _bessel_k(0, False)), ("k1", _bessel_k(1, False)), ("k0e", _bessel_k(0, True)))),
+    *(Row(name, _within((9, 60)), of, "far") for name, of in (
+        ("k0e", _bessel_k(0, True)), ("k1e", _bessel_k(1, True)))),
+    Row("y0", _within((20, 60)), lambda x: 2 / (math.pi * x), "far", call=_wronskian),
+    Row("ndtri", _tiny, lambda p: np.log(p), "far", call=lambda p, x: p.log_ndtr(p.ndtri(x)),
+        near=1e-4),
+    Row("erfinv", _within((0.99, 0.9999)), np.asarray, "far",
+        call=lambda p, x: p.erf(p.erfinv(x))),
+    Row("erfinv", _within((-0.9999, -0.99)), np.asarray, "far below",
+        call=lambda p, x: p.erf(p.erfinv(x))),
+    Row("log_ndtr", _within((-80, -9)), _each(_far_bell), "far", near=1e-5, smooth=True),
+    Row("erfcx", _within((12, 900)), _each(_far_tail), "far"),
+    Row("gammainc", _within((20, 100), (20, 100)), _each(_lower_gamma), "far", near=2e-4),
+    Row("gammaincc", _within((20, 100), (20, 100)), _each(
+        lambda a, x: 1 - _lower_gamma(a, x)), "far", near=2e-4),
+]  # fmt: skip
 # Of degree 0, polynomials are 1 at NaN for some and NaN for others.
 _ROWS: Final[list[Row]] = [
     *(Row(name, _within((-9, 9)), of, smooth=True) for name, of in (
@@ -217,6 +278,7 @@ _ROWS: Final[list[Row]] = [
 ]  # fmt: skip
 ROWS: Final[list[Row]] = [
     *(replace(row, without=f"{row.without} {_SAME}".strip()) for row in _ROWS),
+    *(replace(row, without=f"{_SAME} nan ties", least=3) for row in _FAR),
     Row("entr", of_one(floats), _entr),
     Row("sinc", of_one(floats), np.sinc, without="large infinite"),
     Row("spherical_j0", of_one(floats), _sphere, without="large"),
