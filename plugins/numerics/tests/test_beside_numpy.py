@@ -160,6 +160,19 @@ def test_a_gradient_is_that_of_differences(line: str) -> None:
         assert (found * way).sum() == pytest.approx(slope, rel=1e-4, abs=1e-6)
 
 
+@pytest.mark.parametrize("axis", [(2, 0), (0, 2), (-1, -3), (1, 2, 0), 1, (2,)])
+@pytest.mark.parametrize("shape", [(2, 3, 4), (3, 2, 3)])
+def test_weights_have_the_axes_in_the_order_of_their_names(
+    axis: int | tuple[int, ...], shape: tuple[int, ...]
+) -> None:
+    x = np.random.default_rng(0).normal(size=shape)
+    named = axis if isinstance(axis, tuple) else (axis,)
+    weights = np.random.default_rng(1).uniform(1, 2, [shape[a] for a in named])
+    given = {"axis": axis, "weights": calor.asarray(weights)}
+    found = calor.average(calor.asarray(x), **given)
+    assert found.numpy() == pytest.approx(np.average(x, axis=axis, weights=weights))
+
+
 def test_half_types_are_computed_in_float32() -> None:
     line = calor.full((3000,), 0.25, dtype="bfloat16")
     assert calor.nanmean(line).item() == 0.25

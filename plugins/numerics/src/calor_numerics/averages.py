@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from calor import dtypes
 from calor.errors import ShapeError
 from calor.functions.arguments import many_axes
-from calor.functions.manipulation import broadcast_to, reshape
+from calor.functions.manipulation import broadcast_to, permute_dims, reshape
 from calor.functions.operands import as_tensor
 from calor.functions.reductions import max as largest
 from calor.functions.reductions import min as smallest
@@ -62,7 +64,7 @@ def average(
     axis : int or tuple of int, optional
         The axes to reduce. All of them by default.
     weights : Tensor, ndarray or number, optional
-        In the shape of ``x``, or that of its axes. By default all are 1.
+        In the shape of ``x``, or that of ``axis`` in the order given there. By default all are 1.
     keepdims : bool, optional
         Whether the reduced axes stay in the result with size 1.
 
@@ -92,11 +94,14 @@ def average(
     given = as_tensor(weights, x)
     if given.shape != x.shape:
         axes = many_axes(axis, x.shape, "average")
-        if given.shape != tuple(x.shape[a] for a in axes):
+        # Weights have the axes in the order in which they are named.
+        named = tuple(a % x.ndim for a in axis) if isinstance(axis, Sequence) else axes
+        if given.shape != tuple(x.shape[a] for a in named):
             raise ShapeError(
                 f"average: weights of shape {given.shape} fit neither x of shape {x.shape} nor "
-                f"its axes {axes}"
+                f"its axes {named}"
             )
+        given = permute_dims(given, tuple(named.index(a) for a in axes))
         given = reshape(given, tuple(n if a in axes else 1 for a, n in enumerate(x.shape)))
     kind = dtypes.float_of(dtypes.promote(x.dtype, given.dtype))
     wide = dtypes.float32 if kind.itemsize < 4 else kind
