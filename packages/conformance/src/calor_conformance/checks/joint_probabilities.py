@@ -30,9 +30,9 @@ from .base import Array, Check, Place
 from .probabilities import PACKAGE
 
 CONTRACT: Final = "a distribution of vectors, or one made of others, is that of its density"
-_MANY: Final = 3000
+_MANY: Final = 2000
 _NEAR: Final = 1e-4
-_TURNS: Final = 5
+_TURNS: Final = 3
 _SLOW: Final = ("Dirichlet",)
 # How far a mean of samples may be from its own, in standard deviations.
 _DEVIATIONS: Final = 7.0

@@ -203,7 +203,7 @@ FAULTS = [
         "in-use-never-falls",
         "freed memory counts as in use",
         NeverFalls,
-        ("memory/figures", "memory/drawn-*"),
+        ("memory/figures",),
     ),
     Fault(
         "peak-falls",
