@@ -1,4 +1,4 @@
-"""Functions in the other floating dtypes: as precise as the dtype, and of that dtype.
+"""Functions in the other dtypes: as precise as the dtype, and of that dtype.
 
 Operands are drawn as for float32, and converted. A constant, a table or a conversion of one dtype
 in a function shows in another: float64 loses its digits, a half type overflows or becomes wider.
@@ -47,8 +47,14 @@ from .base import Check, Place
 CONTRACT: Final = "a function has its meaning in every floating dtype, and its results that dtype"
 # The largest error beside the number, or beside 1 if that is more, and the rounding of a dtype
 # beside that of float32.
-_NEAR: Final = {float64: 5e-9, float16: 6e-3, bfloat16: 5e-2, complex64: 5e-5}
-_ROUNDS: Final = {float64: 2.0**-29, float16: 2.0**13, bfloat16: 2.0**16, complex64: 2.0}
+_NEAR: Final = {float64: 5e-9, float16: 6e-3, bfloat16: 5e-2, complex64: 5e-5, int32: 3e-5}
+_ROUNDS: Final = {
+    float64: 2.0**-29,
+    float16: 2.0**13,
+    bfloat16: 2.0**16,
+    complex64: 2.0,
+    int32: 1.0,
+}
 
 
 _HOLDING: Final = frozenset(("calor_nn", "calor_nn.init"))
@@ -73,6 +79,17 @@ _REAL: Final = frozenset((
     "calor_numerics.cov", "erfcx", "log_ndtr", "quantile-by method",
 ))  # fmt: skip
 _REAL_PACKAGES: Final = ("calor_nn.", "calor_numerics.signal.", "calor_special.")
+# Of whole numbers NumPy gives whole numbers, or other floating ones, where calor gives float32; or
+# places and weights that are rounded come together.
+_NOT_WHOLE: Final = frozenset((
+    "bincount-weighted", "calor_numerics.complex", "calor_numerics.float_power", "lerp",
+    "reciprocal", "scatter_along_axis", *(f"calor_numerics.{name}" for name in (
+        "average", "gradient", "histogram", "interp", "polyint", "trapezoid", "cov",
+        "cumulative_trapezoid", "histogram_bin_edges", "cdist", "pdist")),
+))  # fmt: skip
+_NOT_WHOLE_PACKAGES: Final = (
+    "calor_nn.", "calor_linalg.", "calor_special.", "calor_numerics.signal.",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -121,6 +138,8 @@ def _cast(given: Any, dtype: DType, rng: Rng) -> Any:
         return given
     if dtype is complex64:
         return (given + 1j * rng.normal(size=given.shape)).astype(np.complex64)
+    if dtype is int32:
+        return np.round(np.clip(np.nan_to_num(given), -99, 99)).astype(np.int32)
     return given.astype(dtype.numpy)
 
 
@@ -142,8 +161,8 @@ def _run(called: Called, dtype: DType, place: Place) -> None:
         wide, more = widened(given), {k: widened(v) for k, v in options.items()}
         try:
             wants = parts(called.meaning(*wide, **more))
-        except TypeError:
-            if dtype is complex64:
+        except (TypeError, ValueError, OverflowError):
+            if dtype in (complex64, int32):
                 return  # NumPy, too, has no meaning of it.
             raise
         slacks = slack(called.meaning, _wide32(given), more, wants) if called.moves else ()
@@ -152,13 +171,13 @@ def _run(called: Called, dtype: DType, place: Place) -> None:
         got = results(called.call(*map(tensors, given), **kept))
     except DTypeError:
         # What a function documents to refuse is asked for elsewhere.
-        if dtype is complex64:
+        if dtype in (complex64, int32):
             return
         raise
     what = f"{called.label}({', '.join(map(repr, given))}, {options})"
     for n, (a, b) in enumerate(zip(got, wants, strict=True)):
         # bfloat16 is read as float32, which has its numbers.
-        narrow_too = dtype in (bfloat16, complex64)
+        narrow_too = dtype in (bfloat16, complex64, int32)
         kind = np.float32 if narrow_too else dtype.numpy
         assert a.dtype.kind != "f" or a.dtype == kind, f"{what}: dtype {a.dtype}, not {kind}"
         off = slacks[n] * _ROUNDS[dtype] if slacks else 0.0
@@ -181,6 +200,8 @@ def kinds(label: str, number: int) -> Iterator[DType]:
         yield (float16, bfloat16)[number // 2 % 2]
     if label not in _REAL and not label.startswith(_REAL_PACKAGES):
         yield complex64
+    if label not in _NOT_WHOLE and not label.startswith(_NOT_WHOLE_PACKAGES):
+        yield int32
 
 
 def function_dtypes() -> Iterator[Check]:
