@@ -196,8 +196,8 @@ def kinds(label: str, number: int) -> Iterator[DType]:
     """Yield the dtypes in which a function is called."""
     yield float64
     # What a half type shows in one of a package's functions, it shows in the next.
-    if number % 2 and label not in _WIDE and not label.startswith(_WIDE_PACKAGES):
-        yield (float16, bfloat16)[number // 2 % 2]
+    if number % 3 == 1 and label not in _WIDE and not label.startswith(_WIDE_PACKAGES):
+        yield (float16, bfloat16)[number // 3 % 2]
     if label not in _REAL and not label.startswith(_REAL_PACKAGES):
         yield complex64
     if label not in _NOT_WHOLE and not label.startswith(_NOT_WHOLE_PACKAGES):

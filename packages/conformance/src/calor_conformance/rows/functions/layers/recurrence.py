@@ -512,7 +512,7 @@ ROWS: Final[list[Row]] = [
           call=_stacked(kind, whole), **_of(_blocks(kind == "Decoder")))
       for kind in ("Encoder", "Decoder") for whole in (False, True)),
     Row("Transformer", meaning=lambda x, y, **_: np.zeros(y.shape), call=_translate,
-        **_of(_translated)),
+        **_of(_translated, least=2)),
     Row("KVCache", meaning=_uncached, call=_by_cache, **_of(_cached)),
     Row("RotaryEmbedding", meaning=sequences._rotary, call=_by_layer, **_of(sequences._turned)),
 ]  # fmt: skip

@@ -278,7 +278,7 @@ _ROWS: Final[list[Row]] = [
 ]  # fmt: skip
 ROWS: Final[list[Row]] = [
     *(replace(row, without=f"{row.without} {_SAME}".strip()) for row in _ROWS),
-    *(replace(row, without=f"{_SAME} nan ties", least=3) for row in _FAR),
+    *(replace(row, without=f"{_SAME} nan ties", least=2) for row in _FAR),
     Row("entr", of_one(floats), _entr),
     Row("sinc", of_one(floats), np.sinc, without="large infinite"),
     Row("spherical_j0", of_one(floats), _sphere, without="large"),
