@@ -58,6 +58,14 @@ def test_a_wrong_number_is_found(
         ask(name)
 
 
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW"])
+def test_a_state_that_is_not_loaded_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    group = import_module(f"{PACKAGE}.optimizers.group").ParameterGroup
+    monkeypatch.setattr(group, "assignments", lambda self, entries: [])
+    with pytest.raises(AssertionError, match="after step 3"):
+        ask(name)
+
+
 def test_without_the_package_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (training, training_forms):
         monkeypatch.setattr(module, "find_spec", lambda name: None)

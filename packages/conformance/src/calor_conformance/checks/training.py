@@ -104,10 +104,15 @@ class _Parameters:
         self.wants = [a.astype(np.float64) for a in self.arrays]
         self.states: list[dict[str, Any]] = [{} for _ in self.arrays]
         self.steps = [0] * len(self.arrays)
-        groups = [{"params": self.tensors[:2], **self.how[0]},
-                  {"params": self.tensors[2:], **self.how[1]}]  # fmt: skip
-        self.optimizer = getattr(package, name)(groups, maximize=self.sign < 0)
+        self.make, self.first = getattr(package, name), [dict(how) for how in self.how]
+        self.optimizer = self.made()
         self.what = f"{name} of {self.how}, {'up' if self.sign < 0 else 'down'}"
+
+    def made(self) -> Any:
+        """Return an optimizer of the parameters that has made no step."""
+        groups = [{"params": self.tensors[:2], **self.first[0]},
+                  {"params": self.tensors[2:], **self.first[1]}]  # fmt: skip
+        return self.make(groups, maximize=self.sign < 0)
 
     def gradients(self) -> list[Array | None]:
         """Return gradients, of which one is missing now and then."""
@@ -141,10 +146,12 @@ def _optimizer(name: str, package: Any, rng: Rng, place: Place) -> None:
     for turn in range(5):
         gradients = held.gradients()
         if turn == 2:
-            # A learning rate that changes, and a state that is stored and loaded.
+            # A learning rate that changes, and an optimizer that goes on with the stored state.
             held.how[1]["lr"] *= 0.5
             held.optimizer.param_groups[1]["lr"] = held.how[1]["lr"]
-            held.optimizer.load_state_dict(held.optimizer.state_dict())
+            stored = held.optimizer.state_dict()
+            held.optimizer = held.made()
+            held.optimizer.load_state_dict(stored)
         held.give(gradients)
         held.optimizer.step()
         held.follow(gradients)
