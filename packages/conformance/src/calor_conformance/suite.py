@@ -19,6 +19,7 @@ from .checks import (
     complex_parts,
     composites,
     crossings,
+    damaged_files,
     declarations,
     defaults,
     distributions,
@@ -150,6 +151,7 @@ def _contracts() -> Iterator[Check]:
     yield from layers.layers()
     yield from modules.modules()
     yield from python_values.python_values()
+    yield from damaged_files.damaged_files()
     yield from documented.documented()
     yield from defaults.defaults()
     yield from function_dtypes.function_dtypes()

@@ -130,6 +130,15 @@ def _digits(rng: Rng) -> Arguments:
     return [floats(rng, a_shape(rng))], {"decimals": int(rng.integers(-1, 3))}
 
 
+def _halves(rng: Rng) -> Arguments:
+    """Return whole numbers at, and beside, the middle of two multiples of a power of ten."""
+    shape, digits = a_shape(rng), int(rng.integers(1, 4))
+    unit = 10**digits
+    beside = rng.choice([0, 1, unit // 2 - 1, unit // 2, unit // 2, unit // 2 + 1], shape)
+    made = rng.integers(-30, 30, shape) * unit + beside
+    return [np.asarray(made, np.int32)], {"decimals": -digits}
+
+
 def _rows(rng: Rng) -> Arguments:
     """Return a tensor with equal rows along an axis."""
     shape = [int(n) for n in rng.integers(1, 6, int(rng.integers(1, 4)))]
@@ -356,6 +365,7 @@ WAYS: Final[tuple[tuple[str, str, Callable[[Rng], Arguments]], ...]] = (
     ("sort argsort", "both ways", _ordered),
     ("roll", "several", _shifts), ("repeat", "each", _each_time), ("clip", "within", _within),
     ("nan_to_num", "to others", _replaced), ("round", "digits", _digits),
+    ("round", "to tens", _halves),
     ("unique_values unique_counts unique_inverse unique_all", "along", _rows),
     ("nonzero argwhere", "sized", _sized), ("bincount", "weighted", _weighted),
     ("searchsorted", "sorter", _with_sorter), ("diff", "with ends", _ends),
