@@ -61,6 +61,7 @@ from .checks import (
     slopes_of_lines,
     state,
     stored,
+    stored_trees,
     streams,
     thread_work,
     threads,
@@ -152,6 +153,7 @@ def _contracts() -> Iterator[Check]:
     yield from modules.modules()
     yield from python_values.python_values()
     yield from damaged_files.damaged_files()
+    yield from stored_trees.stored_trees()
     yield from documented.documented()
     yield from defaults.defaults()
     yield from function_dtypes.function_dtypes()
