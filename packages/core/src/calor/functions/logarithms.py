@@ -14,6 +14,7 @@ from calor.functions.rows import elementwise
 from calor.ops import elementwise as e
 from calor.ops import rules
 from calor.ops.base import Check
+from calor.ops.elementwise.arithmetic import apart
 from calor.ops.movement import fill
 from calor.reference import elementwise as reference
 from calor.tensor.tensor import Operand, Tensor
@@ -180,20 +181,14 @@ def logit(x: Operand, /) -> Tensor:
     """
 
 
-def _apart(a: Any, b: Any) -> Any:
-    """Return a − b, where infinities of one sign are no distance apart."""
-    made = a - b
-    return e.where(e.bit_and(e.equal(a, b), e.isnan(made)), fill(a, 0), made)
-
-
 def _share(a: Any, b: Any) -> Any:
-    """Return 1 / (1 + 2**(b − a))."""
-    apart = _apart(b, a)
-    return e.exp2(-logaddexp2(apart, fill(apart, 0)))
+    """Return 1 / (1 + 2**(b − a)), of which equal infinities have a half each."""
+    distance = apart(b, a)
+    return e.exp2(-logaddexp2(distance, fill(distance, 0)))
 
 
 def _logaddexp2(a: Any, b: Any) -> Any:
-    return e.maximum(a, b) + e.log1p(e.exp2(-e.abs(_apart(a, b)))) * math.log2(math.e)
+    return e.maximum(a, b) + e.log1p(e.exp2(-e.abs(apart(a, b)))) * math.log2(math.e)
 
 
 @elementwise(

@@ -193,11 +193,16 @@ logaddexp: Op = op(
 )
 
 
+def apart(a: Any, b: Any) -> Any:
+    """Return a - b, where infinities of one sign are no distance apart."""
+    made = a - b
+    return where(bit_and(equal(a, b), isnan(made)), fill(a, 0), made)
+
+
 def _weight(a: Any, b: Any) -> Any:
-    """Return 1 / (1 + exp(b - a)), where infinities of one sign are no distance apart."""
-    apart = b - a
-    apart = where(bit_and(equal(a, b), isnan(apart)), fill(a, 0), apart)
-    return exp(-logaddexp(apart, fill(apart, 0)))
+    """Return 1 / (1 + exp(b - a)), of which equal infinities have a half each."""
+    distance = apart(b, a)
+    return exp(-logaddexp(distance, fill(distance, 0)))
 
 
 copysign: Op = op(
