@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+import calor
 from calor.dtypes import bool_, float32, int32
 from calor.errors import GraphError
 from calor.graph.graph import Builder, Graph, Node
@@ -222,3 +223,18 @@ def test_sharing_hides_no_depth() -> None:
     # The shared part is met near the top first, where it is allowed, and then again below.
     with pytest.raises(GraphError, match=f"nested more than {DEPTH_LIMIT} deep"):
         verify(nested(shared, below))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: calor.bincount(x, length=3),
+        lambda x: calor.meshgrid(x, x)[0],
+        lambda x: calor.broadcast_to(x[:1], (x.size,)),
+    ],
+    ids=["bincount", "meshgrid", "broadcast_to"],
+)
+def test_the_number_of_elements_is_a_plain_size_in_a_graph(
+    function: Callable[[Any], Any],
+) -> None:
+    verify(calor.trace(function, calor.asarray([2, 0, 1], dtype=calor.int64)))

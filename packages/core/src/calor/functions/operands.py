@@ -26,6 +26,7 @@ from calor.recording.recipes import common_dtype as computing_dtype
 from calor.recording.record import binary, binary_number, elementwise, number_on, unary, weak_spec
 from calor.recording.records import Leaf
 from calor.sizes import hint_of, is_size
+from calor.specs import spec
 from calor.tensor.tensor import Tensor
 from calor.tensor.values import Handle
 
@@ -187,7 +188,10 @@ def together(tensors: Sequence[Any], what: str) -> list[Tensor]:
 
 def stretched(x: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Return x broadcast to a shape; x itself when it has it."""
-    made: Tensor = x if x.shape == shape else expand(x, shape=shape)
+    if x.shape == shape:
+        return x
+    # The sizes of a spec are plain numbers: ``x.size`` is none, and no graph holds it.
+    made: Tensor = expand(x, shape=spec(shape, x.dtype).shape)
     return made
 
 
