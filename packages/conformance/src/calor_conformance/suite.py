@@ -24,11 +24,13 @@ from .checks import (
     defaults,
     distributions,
     documented,
+    drawn_exchange,
     drawn_gradients,
     drawn_histories,
     drawn_memory,
     drawn_networks,
     drawn_sizes,
+    drawn_views,
     errors,
     features,
     function_dtypes,
@@ -65,6 +67,7 @@ from .checks import (
     streams,
     thread_work,
     threads,
+    told_errors,
     training,
     training_forms,
     transfers,
@@ -172,6 +175,9 @@ def _contracts() -> Iterator[Check]:
     yield from slopes_of_lines.slopes_of_lines()
     yield from drawn_histories.histories()
     yield from drawn_memory.drawn_memory()
+    yield from drawn_exchange.drawn_exchange()
+    yield from drawn_views.drawn_views()
+    yield from told_errors.told_errors()
     yield from complex_parts.complex_parts()
     yield from jit_states.jit_states()
     yield from wrong_uses.wrong_uses()

@@ -11,6 +11,7 @@ import pytest
 import calor
 from calor import from_dlpack
 from calor.errors import DTypeError, ExchangeError, ShapeError, UnsupportedError
+from calor.functions.dlpack import CODES, _Once, type_in
 from calor.methods.interop import _OPERATORS
 
 OPERATORS: list[Callable[[Any, Any], Any]] = [
@@ -214,8 +215,6 @@ def test_dlpack_exports_share_read_only_memory_or_copy() -> None:
 
 def test_dlpack_refusals() -> None:
     x = calor.asarray([1.0, 2.0])
-    with pytest.raises(BufferError, match="readonly"):
-        calor.ones(1, dtype="bfloat16").__dlpack__(copy=False)
     with pytest.raises(BufferError, match=r"cannot be exported to device \(2, 0\)"):
         x.__dlpack__(dl_device=(2, 0))
     assert x.__dlpack_device__() == (1, 0)
@@ -324,3 +323,25 @@ def test_views_outside_mark_the_buffer(export: Any) -> None:
     assert buffer.exported
     del view
     assert not buffer.exported
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float8_e5m2"])
+@pytest.mark.parametrize("options", [{"copy": False}, {"max_version": (1, 0)}])
+def test_types_of_no_code_in_numpy_share_memory(name: str, options: dict[str, Any]) -> None:
+    x = calor.asarray([1.0, 2.0], dtype=name)
+    capsule = x.__dlpack__(**options)
+    there = np.asarray(x.numpy()).view(f"u{x.dtype.itemsize}")
+    code = type_in(capsule)
+    assert (code.code, code.bits) == (CODES[x.dtype], 8 * x.dtype.itemsize)
+    code.code = 1
+    array = np.from_dlpack(_Once(capsule))
+    assert np.shares_memory(array, there)
+
+
+def test_read_only_memory_is_not_for_consumers_that_may_write() -> None:
+    array = np.arange(3.0)
+    array.flags.writeable = False
+    x = calor.asarray(array, copy=False)
+    with pytest.raises(ExchangeError, match="pass copy=None"):
+        x.__dlpack__(copy=False)
+    assert np.from_dlpack(x).tolist() == [0.0, 1.0, 2.0]

@@ -78,6 +78,18 @@ def test_the_warning_names_the_line_and_how_to_write_it() -> None:
     row *= 2
 
 
+def test_a_refused_write_is_refused_again() -> None:
+    x = start()
+    row = x[2]
+    with calor.strict_views():
+        for _ in range(2):
+            with pytest.raises(ViewError, match=r"write x\[2\] \+= …"):
+                row *= 2
+            with pytest.raises(ViewError, match=r"write x\[2, 1\] = …"):
+                row[1] = 5.0
+    assert x.tolist() == start().tolist()
+
+
 def test_writes_that_lose_nothing_say_nothing() -> None:
     x = start()
     x[0] += 1

@@ -252,7 +252,8 @@ class NumpyBackend(OpTable):
         version = options.get("max_version")
         tells = version is not None and version[0] >= 1
         array = self.download(index, buffer, spec) if tells else buffer.array.view()
-        return array.__dlpack__(**options)
+        # What NumPy has no code for goes as unsigned integers.
+        return array.view(spec.dtype.numpy).__dlpack__(**options)
 
 
 class NumpyExecutable(OpTableExecutable):

@@ -56,13 +56,16 @@ class Exchange(Tensor):
         copies = (old and copy is None) or bool(copy)
         if home[0] != HOST and not moves:
             return self._export_there(copies, stream, max_version)
-        if shares and not (moves or copies or self._value.spec.dtype in CODES):
-            exports.count += 1
-            options = {"stream": stream, "max_version": max_version}
-            return device.backend.dlpack(
-                device.index, materialize(self._value), self._value.spec, **options
-            )
-        return self._export_host(bool(copy) or (old and copy is None), max_version)
+        if not shares or moves or copies:
+            return self._export_host(copies, max_version)
+        try:
+            return self._export_there(False, stream, max_version)
+        except BufferError as error:
+            # Memory of somebody else that may not be written to, for a consumer that might.
+            raise ExchangeError(
+                f"a tensor on {device.name} cannot be exported without a copy: {error}; "
+                f"pass copy=None"
+            ) from None
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """Return the DLPack device type and number."""
@@ -70,7 +73,7 @@ class Exchange(Tensor):
         return device.backend.dlpack_device(device.index)
 
     def _export_there(self, copy: bool, stream: Any, max_version: tuple[int, int] | None) -> Any:
-        """Return a capsule of memory that is not the host's, read-only where it is shared."""
+        """Return a capsule of the device's memory, read-only where it is shared."""
         device, found = self._value.device, self._value.spec
         backend, buffer = device.backend, materialize(self._value)
         exports.count += 1

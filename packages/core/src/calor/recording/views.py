@@ -98,11 +98,12 @@ def before_write(handle: Handle, key: Any = None, depth: int = 2) -> None:
         return
     if key is None and _stored(sys._getframe(depth)):
         return
-    handle._view = None
     message = _message(note, key)
     frame = user_frame()
     if local.views is STRICT:
         raise ViewError(f"{user_line()}: {message}")
+    # One warning is enough; the view is a tensor of its own from here on.
+    handle._view = None
     if frame is None:
         warnings.warn(message, ViewWarning, stacklevel=2)
         return
