@@ -1,4 +1,8 @@
-"""Fast garbage collection while a run keeps many objects."""
+"""Fast garbage collection while a run keeps many objects.
+
+Checks leave hundreds of objects each, as plans and oracles that are kept, so that late in a run one
+look through all of them would take longer than most checks.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,8 @@ from contextlib import contextmanager
 
 # Whether objects are frozen already; gc.get_freeze_count counts them one by one.
 _quick = False
+# How many new objects are looked through together; most checks make fewer.
+_SELDOM = 20_000
 
 
 @contextmanager
@@ -19,23 +25,37 @@ def paused_collections() -> Iterator[None]:
         yield
     finally:
         if running:
+            # What was frozen for a moment is old, and nothing is looked through for that.
+            frozen = gc.get_freeze_count()
+            gc.freeze()
+            if not frozen:
+                gc.unfreeze()
             gc.enable()
 
 
 @contextmanager
 def quick_collections() -> Iterator[None]:
-    """Exclude the objects that exist now from later garbage collections."""
+    """Exclude the objects that exist now from later garbage collections.
+
+    In a block within another one, that is what stays of all that was made since.
+    """
     global _quick
     if _quick:
+        # What is garbage now would never be freed.
+        gc.collect()
+        gc.freeze()
         yield
         return
     _quick = True
     frozen = gc.get_freeze_count()
     gc.freeze()
+    often = gc.get_threshold()
+    gc.set_threshold(max(_SELDOM, often[0]), *often[1:])
     try:
         yield
     finally:
         _quick = False
+        gc.set_threshold(*often)
         # What the caller froze stays frozen.
         if not frozen:
             gc.unfreeze()
