@@ -31,6 +31,7 @@ from calor.errors import DTypeError
 
 from ..rows.functions import ways
 from ..rows.functions.comparing import (
+    Call,
     compare,
     narrow,
     parts,
@@ -174,7 +175,7 @@ def _run(called: Called, dtype: DType, place: Place) -> None:
         if dtype in (complex64, int32):
             return
         raise
-    what = f"{called.label}({', '.join(map(repr, given))}, {options})"
+    what = Call(called.label, given, options)
     for n, (a, b) in enumerate(zip(got, wants, strict=True)):
         # bfloat16 is read as float32, which has its numbers.
         narrow_too = dtype in (bfloat16, complex64, int32)

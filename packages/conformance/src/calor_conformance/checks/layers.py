@@ -20,6 +20,7 @@ from calor.dtypes import bool_, float32, int32, int64
 from calor.errors import ShapeError
 
 from ..rows.functions.comparing import (
+    Call,
     compare,
     narrow,
     nothing,
@@ -57,7 +58,7 @@ def _turn(package: Any, row: Row, seed: list[int], ask: str) -> None:
         if ask == "short":
             return  # NumPy, too, has no result of none.
         raise
-    what = f"{row.label}({', '.join(map(repr, given))}, {options}), asked {ask or 'nothing'}"
+    what = Call(row.label, given, options, f", asked {ask or 'nothing'}")
     kept = {k: tensors(v) for k, v in options.items()}
     try:
         got = results(_call(package, row)(*map(tensors, given), **kept))
@@ -121,7 +122,7 @@ def _slope(package: Any, row: Row, seed: list[int]) -> None:
     found = [g.numpy() for g in pull(calor.asarray(np.float32(1.0)))]
     terms = [g.astype(np.float64) * ways[n] for g, n in zip(found, places, strict=True)]
     got, size = float(sum(t.sum() for t in terms)), float(sum(np.abs(t).sum() for t in terms))
-    what = f"{row.label}({', '.join(map(repr, given))}, {options})"
+    what = Call(row.label, given, options)
     assert abs(got - fine) <= 2e-3 * max(size, abs(fine), 1e-3), (
         f"the derivative of {what}: {got}, not {fine}"
     )

@@ -22,6 +22,7 @@ from calor.errors import ShapeError
 
 from ..rows.functions import Way, ways
 from ..rows.functions.comparing import (
+    Call,
     compare,
     nothing,
     parts,
@@ -77,7 +78,7 @@ def _turn(way: Way, seed: list[int], ask: str) -> None:
         if ask == "short":
             return  # NumPy, too, has no result of none.
         raise
-    what = f"{way.name}({', '.join(map(repr, given))}, {options})"
+    what = Call(way.name, given, options)
     arguments, more = list(map(tensors, given)), {k: tensors(v) for k, v in options.items()}
     try:
         made = way.call(*arguments, **more)

@@ -25,16 +25,20 @@ from .base import Check, Place
 from .rows import main_dtype, row_check
 
 EXAMPLES = 25
+# Elementwise ops are many, and have checks of shapes and sizes besides.
+_FEW = 12
 # The release that added these checks.
 SINCE = "0.1"
 SIDES = st.integers(0, 5)
 SHAPES = st.lists(SIDES, min_size=0, max_size=4).map(tuple)
 
 
-def searched(place: Place, strategy: Any, body: Callable[[Any], None]) -> None:
+def searched(
+    place: Place, strategy: Any, body: Callable[[Any], None], examples: int = EXAMPLES
+) -> None:
     """Run a function on examples of a strategy and raise the smallest failure."""
     quiet = settings(
-        max_examples=EXAMPLES,
+        max_examples=examples,
         deadline=None,
         database=None,
         phases=(Phase.generate, Phase.shrink),
@@ -70,7 +74,7 @@ def _elementwise(c: Case, dtype: DType) -> Check:
             made = numpy_of(resized.call(*put(arrays), dtype=dtype))
             judge(resized, dtype, arrays, made, place.flushes)
 
-        searched(place, st.tuples(SHAPES, st.integers(0, 2**31)), body)
+        searched(place, st.tuples(SHAPES, st.integers(0, 2**31)), body, _FEW)
 
     return row_check(
         "properties", c, dtype, "full", (run, None), subject=c.op, looks=True, since=SINCE

@@ -7,6 +7,7 @@ with cotangent g contributes L = Re Σ conj(g)·y.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -61,26 +62,34 @@ class Problem:
         self.places = [i for i, a in enumerate(self.arrays) if _moves(as_dtype(a.dtype), dtype)]
         self.fixed = put(self.arrays, device)
         self.primals = [self.arrays[i] for i in self.places]
+        self.device = device
+
+    @cached_property
+    def cotangents(self) -> list[Array]:
+        """A number for each of the float outputs' elements."""
         # Recorded only, for a device that runs jitted functions only.
-        made = calor.trace(self.run, *put(self.primals, device)).output_specs
-        self.cotangents = alike([np.empty(s.shape, s.dtype.numpy) for s in made], 7)
-        self.tangents = alike(self.primals, 8)
+        made = calor.trace(self.run, *put(self.primals, self.device)).output_specs
+        return alike([np.empty(s.shape, s.dtype.numpy) for s in made], 7)
+
+    @cached_property
+    def tangents(self) -> list[Array]:
+        """A number for each element of the float operands."""
+        return alike(self.primals, 8)
 
     @property
     def reference(self) -> Problem:
-        """The same problem on the reference."""
+        """The function of the same operands on the reference."""
         with calor.device(REFERENCE):
-            return Problem(self.case, self.dtype, REFERENCE, seed=self.seed)
+            return Problem(self.case, self.dtype, REFERENCE, seed=self.seed, arrays=self.arrays)
 
     def widened(self, wide: DType) -> Problem:
         """Return the same numbers and cotangents in a wider dtype, on the reference."""
         arrays = [a.astype(wide.numpy) if i in self.places else a
                   for i, a in enumerate(self.arrays)]  # fmt: skip
+        own = self.cotangents
         with calor.device(REFERENCE):
             made = Problem(self.case, wide, REFERENCE, arrays=arrays)
-        made.cotangents = [
-            g.astype(m.dtype) for g, m in zip(self.cotangents, made.cotangents, strict=True)
-        ]
+            made.cotangents = [g.astype(m.dtype) for g, m in zip(own, made.cotangents, strict=True)]
         return made
 
     def run(self, *moving: Any) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -16,6 +16,30 @@ from ..language import Array
 
 NEAR: Final = 2e-5
 _UNIT: Final = float(np.finfo(np.float32).eps)
+
+
+class Call:
+    """The text of a call, which is made when something is told of it.
+
+    Parameters
+    ----------
+    name : str
+        What is called.
+    given : sequence
+        The arguments.
+    options : dict
+        Those that are given by name.
+    more : str, optional
+        What else is told.
+    """
+
+    def __init__(
+        self, name: str, given: Sequence[Any], options: dict[str, Any], more: str = ""
+    ) -> None:
+        self.name, self.given, self.options, self.more = name, given, options, more
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(map(repr, self.given))}, {self.options}){self.more}"
 
 
 def tensors(given: Any) -> Any:
@@ -99,14 +123,16 @@ def nothing(wants: list[Array]) -> bool:
     return all(a.dtype.kind == "f" and np.isnan(a).all() for a in wants)
 
 
-def compare(got: Array, want: Array, what: str, near: float = NEAR, slack: Any = 0.0) -> None:
+def compare(
+    got: Array, want: Array, what: str | Call, near: float = NEAR, slack: Any = 0.0
+) -> None:
     """Raise AssertionError unless a result is NumPy's.
 
     Parameters
     ----------
     got, want : ndarray
         The result, and NumPy's in float64.
-    what : str
+    what : str or Call
         The call.
     near : float, default 2e-5
         The largest error beside the number, or beside 1 if that is more.
