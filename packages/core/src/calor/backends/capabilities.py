@@ -185,17 +185,19 @@ class Info:
         stated = {key if isinstance(key, str) else key[0] for key in self.ops}
         for number, node in enumerate(graph.nodes):
             name = node.op.name
-            values = () if plain and name not in stated else (*node.inputs, *node.outputs)
-            for dtype in dict.fromkeys(specs[v].dtype for v in values):
-                state = self.supports(name, dtype)
-                if not state:
-                    found[number] = f"{dtype.name} is {state}"
+            if not plain or name in stated:
+                dtypes = dict.fromkeys(specs[v].dtype for v in (*node.inputs, *node.outputs))
+                states = ((dtype, self.supports(name, dtype)) for dtype in dtypes)
+                refused = next(
+                    (f"{dtype.name} is {state}" for dtype, state in states if not state), ""
+                )
+                if refused:
+                    found[number] = refused
+                    continue
+            for body in node.attributes.values():
+                if isinstance(body, Graph) and (inner := self.objections(body)):
+                    found[number] = f"in its sub-graph, {next(iter(inner.values()))}"
                     break
-            else:
-                bodies = (v for v in node.attributes.values() if isinstance(v, Graph))
-                inner = next((why for b in bodies for why in self.objections(b).values()), None)
-                if inner is not None:
-                    found[number] = f"in its sub-graph, {inner}"
         return found
 
 
