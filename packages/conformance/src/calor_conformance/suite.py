@@ -48,6 +48,7 @@ from .checks import (
     modules,
     namesakes,
     neighbours,
+    nested_transforms,
     non_finite,
     partitions,
     persistence,
@@ -170,6 +171,7 @@ def _contracts() -> Iterator[Check]:
     yield from distributions.families()
     yield from crossings.crossings()
     yield from transforms.transforms()
+    yield from nested_transforms.nested_transforms()
     yield from drawn_gradients.gradients_of_drawn()
     yield from slopes.slopes()
     yield from slopes_of_lines.slopes_of_lines()

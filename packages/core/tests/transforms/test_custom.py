@@ -74,6 +74,24 @@ class TestCustomVjp:
         gradient = calor.jit(calor.grad(lambda x: function(x).sum()))
         assert gradient(tensor(2, 3)).tolist() == [1.0, 1.0]
 
+    @pytest.mark.parametrize("kind", ["vjp", "jvp"])
+    def test_what_the_rule_reads_moves_in_a_hessian(self, kind: str) -> None:
+        # A slope of x³, from which the second derivative 3 x² follows; x² is a residual.
+        def rule(primals: Any, tangents: Any) -> Any:
+            return function(primals[0]), primals[0] ** 3 * tangents[0]
+
+        if kind == "vjp":
+            own = function = calor.custom_vjp(lambda x: x * 10)
+            own.defvjp(lambda x: (x * 10, (x, x * x)), lambda kept, g: (kept[0] * kept[1] * g,))
+            own.defjvp(rule)
+        else:
+            function = calor.custom_jvp(lambda x: x * 10)
+            function.defjvp(rule)
+        second = calor.hessian(lambda x: function(x).sum())
+        mapped = calor.hessian(lambda x: calor.vmap(function)(x).sum())
+        for call in (second, calor.jit(second), mapped, calor.jit(mapped)):
+            assert call(tensor(1, 2)).tolist() == [[3.0, 0.0], [0.0, 12.0]]
+
     def test_without_a_rule_it_says_how_to_give_one(self) -> None:
         @calor.custom_vjp
         def nothing(x: Any) -> Any:

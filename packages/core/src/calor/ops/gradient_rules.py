@@ -3,7 +3,7 @@
 Requirements: a graph that is differentiated after it was traced (a jitted call, a body of control
 flow) must have the gradients that the function has op by op. The row is a kept composite without a
 reference, so on every device nothing is left of it but its definition. ``stop_gradient``, the other
-row of that kind, belongs to recording.
+row of that kind, belongs to recording. The forward rule belongs to :mod:`calor.transforms.custom`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from calor.errors import GradientError
 from calor.graph.graph import Graph
 from calor.ops.backpropagation import pull_back
 from calor.ops.base import Op, op
@@ -71,23 +70,11 @@ def _gradient(g: Any, y: Any, *x: Any, body: Graph, rule: GradientRule) -> list[
     return result
 
 
-def _derivative(tangents: Any, y: Any, *x: Any, body: Graph, rule: GradientRule) -> list[Any]:
-    if rule.push is None:
-        raise GradientError(
-            f"forward mode meets the custom gradient of {rule.name}, which has only a reverse "
-            f"rule; give it a forward rule ({rule.name}.defjvp), or use calor.vjp"
-        )
-    found = rule.push(x[: rule.arguments], tangents[: rule.arguments])
-    made = [*found, *[None] * (len(body.outputs) - rule.values)]
-    return made if len(made) > 1 else made[0]
-
-
 custom_gradient: Op = op(
     "custom_gradient",
     _rule,
     vjp=_gradient,
     saves="*y",
-    jvp=_derivative,
     decompose=_defined,
     partial=True,
     gradient_only=True,

@@ -12,17 +12,20 @@ from calor.autocasting import casting_anew, recorded_as
 from calor.dtypes import bool_
 from calor.errors import ArgumentError, GradientError
 from calor.functions.creation import zeros
+from calor.graph.graph import Graph
 from calor.local import local
 from calor.ops.backpropagation import backpropagate
 from calor.ops.base import Op, op
 from calor.ops.gradient_rules import GradientRule, custom_gradient
 from calor.recording.journal import Journal
 from calor.recording.records import Custom, Leaf, Projection, boundary, enable_grad, next_serial
+from calor.recording.replay import replay
 from calor.specs import Spec, spec
 from calor.tensor.tensor import wrap
 from calor.tensor.values import Handle
 from calor.transforms.bodies import Body, state, store
 from calor.transforms.forms import Form, fitting
+from calor.transforms.forward import jvp
 from calor.transforms.forward_rules import Push
 
 # The same value under another name: passes must not merge what is computed from it with what is
@@ -233,6 +236,50 @@ def as_node(
     outputs = made if isinstance(made, tuple) else (made,)
     store(body.written, outputs[body.results :], [True] * len(body.written))
     return value.filled(outputs[:count])
+
+
+class _Derivatives(list[Any]):
+    """The tangents of a function's value, then those of its residuals, found when one is read."""
+
+    def __init__(self, of_value: Sequence[Any], of_residuals: Callable[[], Sequence[Any]]) -> None:
+        super().__init__(of_value)
+        self._of_residuals: Callable[[], Sequence[Any]] | None = of_residuals
+
+    def __getitem__(self, place: Any) -> Any:
+        if place >= len(self) and self._of_residuals is not None:
+            self += self._of_residuals()
+            self._of_residuals = None
+        return super().__getitem__(place)
+
+
+def _derivative(tangents: Any, y: Any, *x: Any, body: Graph, rule: GradientRule) -> Any:
+    """Forward rule of a function with rules of its own: the user's, and the plain one of residuals.
+
+    What a backward rule reads moves too, where its gradient is differentiated forward.
+    """
+    if rule.push is None:
+        raise GradientError(
+            f"forward mode meets the custom gradient of {rule.name}, which has only a reverse "
+            f"rule; give it a forward rule ({rule.name}.defjvp), or use calor.vjp"
+        )
+    found = rule.push(x[: rule.arguments], tangents[: rule.arguments])
+    if len(body.outputs) == 1:
+        return found[0]
+    places = [i for i, t in enumerate(tangents) if t is not None]
+
+    def residuals(*moving: Any) -> list[Any]:
+        given = list(x)
+        for i, t in zip(places, moving, strict=True):
+            given[i] = t
+        return replay(body, given)[rule.values :]
+
+    def plainly() -> Any:
+        return jvp(residuals, [x[i] for i in places], [tangents[i] for i in places])[1]
+
+    return _Derivatives(found, plainly)
+
+
+custom_gradient.differentiate_by(jvp=_derivative)
 
 
 def custom_vjp(function: Callable[..., Any]) -> CustomVjp:
