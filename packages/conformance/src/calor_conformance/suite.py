@@ -42,6 +42,7 @@ from .checks import (
     joint_probabilities,
     layers,
     limits,
+    lowered_transforms,
     mapping,
     memory,
     modes,
@@ -172,6 +173,7 @@ def _contracts() -> Iterator[Check]:
     yield from crossings.crossings()
     yield from transforms.transforms()
     yield from nested_transforms.nested_transforms()
+    yield from lowered_transforms.lowered_transforms()
     yield from drawn_gradients.gradients_of_drawn()
     yield from slopes.slopes()
     yield from slopes_of_lines.slopes_of_lines()

@@ -218,3 +218,18 @@ def test_a_checkpoint_keeps_the_gradient_of_a_parameter_that_was_cast_before(
             again(x).backward()
         np.testing.assert_array_equal(w.grad.numpy(), x.numpy().sum(0)[:, None] + [0.0, 0.0])
         w.grad = None
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_readers_of_a_cast_parameter_add_up_in_its_own_type(compiled: bool) -> None:
+    w = calor.ones((1, 1), requires_grad=True)
+    rows = calor.asarray([[256.0], [1.0], [1.0]])
+
+    def loss(rows: Any, w: Any) -> Any:
+        # In bfloat16 256 + 1 is 256.
+        return sum((calor.sum(rows[n : n + 1] @ w) for n in range(3)), calor.zeros(()))
+
+    run = calor.autocast()(loss)
+    (calor.jit(run) if compiled else run)(rows, w).backward()
+    assert w.grad.item() == 258.0
+    assert calor.grad(calor.jit(run) if compiled else run, 1)(rows, w).item() == 258.0

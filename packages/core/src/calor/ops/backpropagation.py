@@ -1,7 +1,8 @@
 """Taking gradients back along records, and through graphs.
 
 Requirements: a record's gradient is written in ops, so it is recorded where it will be
-differentiated again, and nowhere else.
+differentiated again, and nowhere else. A parameter that is cast once and read often has the
+gradient that it has if each reader casts it: the readers' gradients are added in its own type.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from calor.dtypes import DType
 from calor.graph.graph import Graph
 from calor.local import local
+from calor.ops.elementwise.conversion import cast
 from calor.ops.part_gradients import Part, Parts, part_of
 from calor.ops.sources import zeros_of
 from calor.recording.records import (
@@ -103,8 +106,22 @@ def _accumulate(gradients: dict[int, Any], record: Any, g: Any) -> None:
     before = gradients.get(id(record))
     if type(before) is Parts:
         before.add(g)
+    elif before is None:
+        gradients[id(record)] = g
     else:
-        gradients[id(record)] = g if before is None else before + g
+        wide = _cast_from(record)
+        if wide is not None:
+            before, g = (x if x.dtype is wide else cast(x, dtype=wide) for x in (before, g))
+        gradients[id(record)] = before + g
+
+
+def _cast_from(record: Any) -> DType | None:
+    """Return the floating type of which a record is a cast to a smaller one, else None."""
+    if type(record) is not Record or record.recipe.signature.op is not cast:
+        return None
+    given, made = record.recipe.signature.inputs[0].dtype, record.recipe.out.dtype
+    narrower = given.kind == made.kind == "float" and given.itemsize > made.itemsize
+    return given if narrower else None
 
 
 def _accumulate_part(
