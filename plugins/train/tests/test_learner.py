@@ -301,6 +301,31 @@ def test_an_interrupted_run_continues_bit_for_bit(stop, jit, tmp_path):
     assert training_run.numbers(second.history) == training_run.numbers(whole.history)
 
 
+def test_a_run_stored_after_the_last_batch_of_an_epoch_goes_on_with_the_next(tmp_path):
+    def learner(stop=0):
+        model, optimizer = linear(lr=0.1)
+
+        class Stops(Callback):
+            def on_step_end(self, learner):
+                if learner.steps == stop:
+                    learner.stop("enough")
+
+        keeps = Checkpoint(tmp_path, every_steps=1)
+        return Learner(
+            model, optimizer, nn.functional.mse_loss, callbacks=[Stops(), keeps], display="quiet"
+        )
+
+    loader = DataLoader(ArrayDataset(X, Y), 4, shuffle=True, seed=2)
+    whole = learner()
+    whole.fit(DataLoader(ArrayDataset(X, Y), 4, shuffle=True, seed=2), epochs=3)
+    learner(stop=2 * len(loader)).fit(loader, epochs=3)
+    went = learner()
+    went.fit(DataLoader(ArrayDataset(X, Y), 4, shuffle=True), epochs=3, resume=tmp_path)
+    assert went.steps == whole.steps
+    for a, b in zip(went.model.parameters(), whole.model.parameters(), strict=True):
+        assert a.numpy().tobytes() == b.numpy().tobytes()
+
+
 def test_control_c_stops_cleanly_and_the_run_goes_on(straight, tmp_path):
     process = start(tmp_path, 4, "--slow")
     assert process.stdout.readline() == "begun\n"

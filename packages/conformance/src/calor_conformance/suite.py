@@ -27,6 +27,7 @@ from .checks import (
     drawn_exchange,
     drawn_gradients,
     drawn_histories,
+    drawn_learning,
     drawn_memory,
     drawn_networks,
     drawn_sizes,
@@ -181,6 +182,7 @@ def _contracts() -> Iterator[Check]:
     yield from drawn_memory.drawn_memory()
     yield from drawn_exchange.drawn_exchange()
     yield from drawn_views.drawn_views()
+    yield from drawn_learning.drawn_learning()
     yield from told_errors.told_errors()
     yield from complex_parts.complex_parts()
     yield from jit_states.jit_states()

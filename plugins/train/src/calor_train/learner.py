@@ -313,6 +313,9 @@ class Learner(Run):
 
     def _train(self, loader: Any, interruption: Interruption) -> bool:
         """Run the rest of an epoch's batches; return whether it came to its end."""
+        if isinstance(loader, DataLoader) and self.batch > loader.position:
+            # Stored after the epoch's last batch, where a loader stands at the next epoch's first.
+            return True
         with one_pass(loader) as batches:
             if not isinstance(loader, DataLoader):
                 for _ in range(self.batch):
