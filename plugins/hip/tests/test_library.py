@@ -29,8 +29,13 @@ INSTRUCTIONS = {
 }
 
 
-# These compile for half a minute.
-SLOW = {"attention by mma", "convolution of float32 by fragments"}
+# These compile for a quarter of a minute and more.
+SLOW = {
+    "attention by mma",
+    "convolution by fragments",
+    "convolution by patches",
+    "convolution of float32 by fragments",
+}
 
 
 @pytest.mark.parametrize(

@@ -48,10 +48,10 @@ def if_step(compiler: Compiler, operation: Operation) -> Step:
             return
         yes = test if outer is None else test & outer
         no = ~test if outer is None else ~test & outer
-        if not yes.any():
+        if not np.count_nonzero(yes):
             _side(batch, otherwise, results, ends[1])
             return
-        if not no.any():
+        if not np.count_nonzero(no):
             _side(batch, then, results, ends[0])
             return
         batch.mask = yes
@@ -113,7 +113,7 @@ def for_step(compiler: Compiler, operation: Operation) -> Step:
         while True:
             inside = np.where(stride > 0, i < end, i > end)
             inside = batch.full(inside if outer is None else inside & outer)
-            if not inside.any():
+            if not np.count_nonzero(inside):
                 break
             everyone = bool(inside.all())
             batch.mask = None if everyone else inside
@@ -154,7 +154,7 @@ def while_step(compiler: Compiler, operation: Operation) -> Step:
                 one(batch)
             holds = values[answer]
             inside = holds if batch.mask is None else holds & batch.mask
-            if not inside.any():
+            if not np.count_nonzero(inside):
                 break
             everyone = bool(inside.all())
             if not everyone:

@@ -56,7 +56,7 @@ class Watch:
         self._settled(access)
         if self.unset is not None:
             bad = self.unset.take(access.places)
-            if bad.any():
+            if np.count_nonzero(bad):
                 access.fail(bad, "uninitialized", "nobody wrote it; what it holds is not defined")
         if self.shadow is not None:
             self.shadow.read(self._cells(access))
@@ -102,7 +102,7 @@ class Watch:
     def _settled(self, access: Access) -> None:
         if self.pending is not None:
             bad = self.pending.take(access.places)
-            if bad.any():
+            if np.count_nonzero(bad):
                 message = "an asynchronous copy is on the way to it; wait_async comes first"
                 access.fail(bad, "pending", message)
 
