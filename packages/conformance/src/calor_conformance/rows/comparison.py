@@ -111,26 +111,47 @@ def _check_near(
     what: str,
     least: float,
 ) -> None:
+    narrow = want.astype(dtype.numpy)
+    off = _unlike(got, narrow)
+    count = np.count_nonzero(off)
+    if not count:
+        return
     part = real_of(dtype)
-    have = got.astype(np.result_type(want.dtype, np.float64))
-    rounded = want.astype(dtype.numpy).astype(have.dtype)
     size = np.abs(want)
     reach = size if scale is None else np.maximum(size, np.asarray(scale).astype(size.dtype))
+    reach = np.broadcast_to(reach, want.shape)
     units = max(tol.ulps, tol.half) if dtype.itemsize == 2 else max(tol.ulps, 0.5)
     units = max(units, 1.0) if dtype.is_complex else units
-    error = np.abs(have - want)
-    near = error <= np.maximum(units * _spacing(reach, part), least)
-    if dtype.is_complex:
-        fine = near | ((np.isinf(np.abs(rounded))) & (np.isinf(np.abs(have))))
-        fine |= np.isnan(np.abs(rounded)) & np.isnan(np.abs(have))
-    else:
-        fine = np.where(np.isfinite(rounded), near, have == rounded)
-        fine &= ~((want == 0) & (have == 0) & (np.signbit(want) != np.signbit(have)))
-        fine |= np.isnan(want) & np.isnan(have)
-    if not np.all(fine):
-        at = np.unravel_index(np.argmin(fine), fine.shape)
-        ratio = float(error[at] / _spacing(reach, part)[at])
-        raise AssertionError(
-            f"{what}: {got[at]!r} at {tuple(map(int, at))}, not {want[at]!r}: {ratio:.4g} ulp, "
-            f"{units} allowed; {np.size(fine) - np.count_nonzero(fine)} of {np.size(fine)} are off"
-        )
+
+    def fine(got: Array, want: Array, narrow: Array, reach: Array) -> Any:
+        have = got.astype(np.result_type(want.dtype, np.float64))
+        rounded = narrow.astype(have.dtype)
+        near = np.abs(have - want) <= np.maximum(units * _spacing(reach, part), least)
+        if dtype.is_complex:
+            good = near | ((np.isinf(np.abs(rounded))) & (np.isinf(np.abs(have))))
+            return good | np.isnan(np.abs(rounded)) & np.isnan(np.abs(have))
+        good = np.where(np.isfinite(rounded), near, have == rounded)
+        good &= ~((want == 0) & (have == 0) & (np.signbit(want) != np.signbit(have)))
+        return good | np.isnan(want) & np.isnan(have)
+
+    # Of what is rounded as the oracle's number is, nothing can be wrong.
+    made = fine(*(a[off] for a in (got, want, narrow, reach)))
+    if np.all(made):
+        return
+    wrong = off.copy()
+    wrong[off] = ~made
+    at = np.unravel_index(np.argmax(wrong), wrong.shape)
+    error = np.abs(got[at].astype(np.result_type(want.dtype, np.float64)) - want[at])
+    ratio = float(error / _spacing(reach[at], part))
+    raise AssertionError(
+        f"{what}: {got[at]!r} at {tuple(map(int, at))}, not {want[at]!r}: {ratio:.4g} ulp, "
+        f"{units} allowed; {np.count_nonzero(wrong)} of {wrong.size} are off"
+    )
+
+
+def _unlike(a: Array, b: Array) -> Array:
+    """Return the elements of which any bit differs."""
+    size = a.dtype.itemsize
+    word, count = (np.uint64, size // 8) if size > 8 else (np.dtype(f"u{size}"), 1)
+    one, other = (np.ascontiguousarray(x).view(word).reshape(*x.shape, count) for x in (a, b))
+    return np.asarray(np.any(one != other, axis=-1))

@@ -136,18 +136,19 @@ def by_differences(
     cotangents: Sequence[Array],
     otherwise: Sequence[Array],
     most: int | None,
+    seed: int = 0,
 ) -> list[Array]:
     """Return the gradient of Re Σ conj(cotangents)·function(arrays), element by element.
 
     The function is that of a problem on the reference. ``most`` limits the number of elements of
-    each array; the others are taken from ``otherwise``.
+    each array, which the seed chooses; the others are taken from ``otherwise``.
     """
     gradients = []
     for n, array in enumerate(arrays):
         made = otherwise[n].astype(array.dtype)
         places = list(np.ndindex(*array.shape))
         if most is not None and len(places) > most:
-            chosen = np.random.default_rng(n).permutation(len(places))[:most]
+            chosen = np.random.default_rng([seed, n]).permutation(len(places))[:most]
             places = [places[i] for i in chosen]
         units: tuple[Any, ...] = (1.0, 1.0j) if array.dtype.kind == "c" else (1.0,)
         for at in places:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import ml_dtypes
 import numpy as np
@@ -158,6 +158,10 @@ def ulp(n: float, *, half: float = 1.0, scale: Callable[..., Any] | str | None =
     return Tolerance(n, half, scale)
 
 
+# Of how many draws a row keeps the operands: those of its dtypes with one seed.
+_DRAWN: Final = 16
+
+
 @dataclass(frozen=True)
 class Case:
     """One row; :func:`case` describes the fields."""
@@ -187,6 +191,11 @@ class Case:
         """The dtypes of operands and attributes by that of the row, as far as they were asked."""
         return {}
 
+    @cached_property
+    def drawn(self) -> dict[tuple[DType, int], list[Array]]:
+        """The operands that were drawn last, which a check records and judges."""
+        return {}
+
     @property
     def elementwise(self) -> bool:
         """Whether the op is elementwise, so that any shape fits."""
@@ -205,6 +214,15 @@ class Case:
 
     def draw(self, dtype: DType, seed: int = 0) -> list[Array]:
         """Return operands, which are the same for the same row, dtype and seed."""
+        found = self.drawn.get((dtype, seed))
+        if found is None:
+            if len(self.drawn) >= _DRAWN:
+                self.drawn.clear()
+            found = self.drawn[dtype, seed] = self._draw(dtype, seed)
+        # What is handed out may be written.
+        return [array.copy(order="K") for array in found]
+
+    def _draw(self, dtype: DType, seed: int) -> list[Array]:
         rng = np.random.default_rng([seed, *self.label.encode(), dtype.index])
         made = []
         for domain in self.inputs:

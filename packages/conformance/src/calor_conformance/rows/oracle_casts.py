@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -54,12 +55,11 @@ def nearest(v: Any, dtype: DType) -> Any:
     kind = dtype.numpy
     if isinstance(v, float) and not math.isfinite(v):
         return np.array(v).astype(kind)[()]
-    target, most = Fraction(v), Fraction(float(limits_of(kind).max))
-    before = Fraction(float(limits_of(kind).max)) - Fraction(float(_below_max(kind)))
+    target, (most, end, odd) = Fraction(v), _ends(kind)
     sign = -1 if math.copysign(1, v) < 0 else 1
-    if abs(target) >= most + before / 2:
+    if abs(target) >= end:
         # The half unit above the largest number rounds to the even neighbour, which is beyond.
-        beyond = _odd_max(kind) or abs(target) > most + before / 2
+        beyond = odd or abs(target) > end
         return np.array(sign * (math.inf if beyond else float(most))).astype(kind)[()]
     bits = np.dtype(f"u{kind.itemsize}")
     start = np.array(min(abs(float(target)), float(most))).astype(kind).view(bits).item()
@@ -77,15 +77,14 @@ def nearest(v: Any, dtype: DType) -> Any:
     return np.array(best[2] | flag, bits).view(kind)[()]
 
 
-def _below_max(kind: np.dtype[Any]) -> Any:
+@cache
+def _ends(kind: np.dtype[Any]) -> tuple[Fraction, Fraction, bool]:
+    """Return the largest number, half a unit above it, and whether its last bit is set."""
     bits = np.dtype(f"u{kind.itemsize}")
     top = np.array(limits_of(kind).max, kind).view(bits).item()
-    return np.array(top - 1, bits).view(kind)
-
-
-def _odd_max(kind: np.dtype[Any]) -> bool:
-    bits = np.dtype(f"u{kind.itemsize}")
-    return bool(np.array(limits_of(kind).max, kind).view(bits).item() & 1)
+    most = Fraction(float(limits_of(kind).max))
+    below = Fraction(float(np.array(top - 1, bits).view(kind)))
+    return most, most + (most - below) / 2, bool(top & 1)
 
 
 def bitcast(x: Array, *, dtype: DType) -> Array:

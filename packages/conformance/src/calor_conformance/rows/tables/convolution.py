@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,25 @@ def _triples(
                             yield (n, channel, *place), (out, c, *k), (n, out, *at)
 
 
+Places = tuple[Array, ...]
+
+
+# Each row is asked in each of its dtypes, as it is and in views.
+@lru_cache(256)
+def _places(x: tuple[int, ...], w: tuple[int, ...], *settings: Any) -> tuple[Places, ...]:
+    """Return the places of :func:`_triples` in x, in w and in the output, as indices of arrays."""
+    found = list(_triples(x, w, *settings))
+    ranks = len(x), len(w), len(x)
+    return tuple(
+        tuple(np.array([triple[n] for triple in found], np.intp).reshape(-1, rank).T)
+        for n, rank in enumerate(ranks)
+    )
+
+
+def _of(x: Any, w: Any, a: dict[str, Any]) -> tuple[Places, ...]:
+    return _places(tuple(x), tuple(w), a["stride"], a["padding"], a["dilation"], a["groups"])
+
+
 def _zeros(shape: Any, like: Array) -> Array:
     made = np.zeros(shape, like.dtype)
     if like.dtype == object:
@@ -48,8 +68,8 @@ def _zeros(shape: Any, like: Array) -> Array:
 def conv(x: Array, w: Array, **a: Any) -> Array:
     """Every product added where it belongs."""
     made = _zeros(_output(x.shape, w.shape, **a), x)
-    for i, j, k in _triples(x.shape, w.shape, **a):
-        made[k] += x[i] * w[j]
+    i, j, k = _of(x.shape, w.shape, a)
+    np.add.at(made, k, x[i] * w[j])
     return made
 
 
@@ -63,15 +83,15 @@ def _output(x: Any, w: Any, *, stride: Any, padding: Any, dilation: Any, groups:
 
 def _input_gradient(g: Array, w: Array, *, input_shape: Any, **a: Any) -> Array:
     made = _zeros(input_shape, g)
-    for i, j, k in _triples(input_shape, w.shape, **a):
-        made[i] += g[k] * w[j]
+    i, j, k = _of(input_shape, w.shape, a)
+    np.add.at(made, i, g[k] * w[j])
     return made
 
 
 def _weight_gradient(x: Array, g: Array, *, weight_shape: Any, **a: Any) -> Array:
     made = _zeros(weight_shape, x)
-    for i, j, k in _triples(x.shape, weight_shape, **a):
-        made[j] += x[i] * g[k]
+    i, j, k = _of(x.shape, weight_shape, a)
+    np.add.at(made, j, x[i] * g[k])
     return made
 
 
