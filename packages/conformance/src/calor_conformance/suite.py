@@ -40,6 +40,7 @@ from .checks import (
     history,
     index_forms,
     jit_states,
+    jitted_calls,
     joint_probabilities,
     layers,
     limits,
@@ -186,6 +187,7 @@ def _contracts() -> Iterator[Check]:
     yield from told_errors.told_errors()
     yield from complex_parts.complex_parts()
     yield from jit_states.jit_states()
+    yield from jitted_calls.jitted_calls()
     yield from wrong_uses.wrong_uses()
     yield from persistence.kept_values()
     yield from autocasting.autocasting()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from calor import Tensor
-from calor.transforms.state import JITTED_METHODS, Stateful
+from calor.transforms.state import Stateful
 
 # Called with (module, inputs, output) after each call; ``summary`` puts itself here for a moment.
 observers: list[Callable[[Holder, tuple[Any, ...], Any], None]] = []
@@ -60,10 +60,6 @@ class Holder(Stateful):
     def extra_repr(self) -> str:
         """Return what the module's line of ``repr`` says besides its name."""
         return ""
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the attributes; jitted methods are made again where they are called."""
-        return {k: v for k, v in vars(self).items() if k != JITTED_METHODS}
 
 
 class Held(NamedTuple):

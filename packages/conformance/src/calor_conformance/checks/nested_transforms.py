@@ -22,7 +22,7 @@ from ..rows.nested.wrappers import WRAPPERS
 from .base import Array, Check, Place
 
 CONTRACT: Final = "transforms inside each other, in any order, mean what each of them means"
-_PROGRAMS, _DEPTHS = 9, 3
+_PROGRAMS, _DEPTHS = 6, 3
 _NEAR: Final = 1e-8
 
 

@@ -90,13 +90,16 @@ class Jitted:
         """Support decorated methods: each instance has its own jitted method."""
         if instance is None:
             return self
+        # By what the class holds, for a method may call the one that it overrides.
         methods = vars(instance).setdefault(JITTED_METHODS, {})
-        if self.name not in methods:
+        found = methods.get(self)
+        if found is None or found.function.__self__ is not instance:
+            # A copy of an object has what the object keeps, whose methods are the object's.
             bound = types.MethodType(self.function, instance)
-            methods[self.name] = Jitted(
-                bound, self.static, self.name, self.memory_limit, self.dynamic
-            )
-        return methods[self.name]
+            made = Jitted(bound, self.static, self.name, self.memory_limit, self.dynamic)
+            vars(instance)[JITTED_METHODS] = {**methods, self: made}
+            return made
+        return found
 
     def _first_call(
         self, tried: list[Program], args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -130,6 +130,10 @@ class Stateful:
         epoch.count += 1
         object.__setattr__(self, "_version", epoch.count)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the attributes; jitted methods are made again where they are called."""
+        return {k: v for k, v in vars(self).items() if k != JITTED_METHODS}
+
     def __delattr__(self, name: str) -> None:
         note_object(self)
         epoch.count += 1
