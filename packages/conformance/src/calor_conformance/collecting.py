@@ -10,10 +10,18 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# Whether objects are frozen already; gc.get_freeze_count counts them one by one.
+# Whether a run has frozen what there is, and whether others have: gc.get_freeze_count counts the
+# objects one by one, so that it is asked only until there are some.
 _quick = False
+_others = False
 # How many new objects are looked through together; most checks make fewer.
 _SELDOM = 20_000
+
+
+def _others_froze() -> bool:
+    global _others
+    _others = _others or gc.get_freeze_count() > 0
+    return _others
 
 
 @contextmanager
@@ -26,9 +34,9 @@ def paused_collections() -> Iterator[None]:
     finally:
         if running:
             # What was frozen for a moment is old, and nothing is looked through for that.
-            frozen = gc.get_freeze_count()
+            stays = _quick or _others_froze()
             gc.freeze()
-            if not frozen:
+            if not stays:
                 gc.unfreeze()
             gc.enable()
 
@@ -46,8 +54,8 @@ def quick_collections() -> Iterator[None]:
         gc.freeze()
         yield
         return
+    stays = _others_froze()
     _quick = True
-    frozen = gc.get_freeze_count()
     gc.freeze()
     often = gc.get_threshold()
     gc.set_threshold(max(_SELDOM, often[0]), *often[1:])
@@ -57,5 +65,5 @@ def quick_collections() -> Iterator[None]:
         _quick = False
         gc.set_threshold(*often)
         # What the caller froze stays frozen.
-        if not frozen:
+        if not stays:
             gc.unfreeze()

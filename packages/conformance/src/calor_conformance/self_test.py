@@ -65,17 +65,24 @@ def asked(fault: Fault) -> list[Check]:
     tails = {pattern.rpartition("/")[2] for pattern in fault.caught_by}
     dtypes = [None, *([d for d in ALL if d.name in tails] or ALL)]
     about = [c for op in fault.ops for c in _by_op()[op] if c.dtype in dtypes]
-    return [*(c for c in _by_op()[""] if c.kind in CONTRACTS and _is_asked(c, fault)), *about]
+    contracts = (c for c in _by_op()[""] if c.kind in CONTRACTS)
+    long = _long()
+    return [*(c for c in contracts if c.name not in long or _names(fault, c)), *about]
 
 
 def named(fault: Fault) -> list[Check]:
     """Return the checks of a fault that it names: those that have to catch it."""
-    return [c for c in asked(fault) if any(_fits(c.name, p) for p in fault.caught_by)]
+    return [c for c in asked(fault) if _names(fault, c)]
 
 
-def _is_asked(check: Check, fault: Fault) -> bool:
-    long = any(_fits(check.name, p) for p in LONG)
-    return not long or any(_fits(check.name, p) for p in fault.caught_by)
+def _names(fault: Fault, check: Check) -> bool:
+    return any(_fits(check.name, p) for p in fault.caught_by)
+
+
+@cache
+def _long() -> frozenset[str]:
+    """Return the names of contracts of seconds."""
+    return frozenset(c.name for c in _by_op()[""] if any(_fits(c.name, p) for p in LONG))
 
 
 @cache
