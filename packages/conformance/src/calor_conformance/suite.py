@@ -11,6 +11,7 @@ from pathlib import Path
 
 from .checks import (
     announced,
+    asked_memory,
     at_many_sizes,
     autocasting,
     beyond_thresholds,
@@ -28,6 +29,7 @@ from .checks import (
     drawn_gradients,
     drawn_histories,
     drawn_learning,
+    drawn_leaves,
     drawn_memory,
     drawn_networks,
     drawn_sizes,
@@ -51,11 +53,13 @@ from .checks import (
     modules,
     namesakes,
     neighbours,
+    nested_modes,
     nested_transforms,
     non_finite,
     partitions,
     persistence,
     points,
+    printed,
     probabilities,
     process_memory,
     properties,
@@ -184,6 +188,10 @@ def _contracts() -> Iterator[Check]:
     yield from drawn_exchange.drawn_exchange()
     yield from drawn_views.drawn_views()
     yield from drawn_learning.drawn_learning()
+    yield from drawn_leaves.drawn_leaves()
+    yield from nested_modes.nested_modes()
+    yield from asked_memory.asked_memory()
+    yield from printed.printed()
     yield from told_errors.told_errors()
     yield from complex_parts.complex_parts()
     yield from jit_states.jit_states()

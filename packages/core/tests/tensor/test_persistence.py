@@ -279,6 +279,11 @@ def test_pickles(dtype: str, protocol: int) -> None:
     assert y.device is x.device
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
+def test_pickles_name_no_package_of_types(dtype: str) -> None:
+    assert b"ml_dtypes" not in pickle.dumps(calor.ones(2, dtype=dtype))
+
+
 def test_pickled_leaves_are_leaves() -> None:
     x = calor.ones(2, requires_grad=True)
     y = pickle.loads(pickle.dumps(x))

@@ -96,3 +96,9 @@ def test_traced_values_are_described() -> None:
     assert seen == ["traced float32[2, 3]", "traced float32[3]"]
     with pytest.raises(TraceError, match="asks for the value of a traced tensor"):
         calor.jit(lambda x: f"{x.sum():.3f}")(calor.ones(2))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
+def test_types_that_are_not_of_numpy_are_aligned(dtype: str) -> None:
+    x = calor.asarray([-16.0, 0.5], dtype=dtype)
+    assert repr(x) == f"tensor([-16. ,   0.5], dtype={dtype})"

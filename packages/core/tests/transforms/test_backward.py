@@ -317,3 +317,18 @@ def test_a_training_loop_by_hand_learns() -> None:
             w -= 0.1 * w.grad
         w.grad = None
     np.testing.assert_allclose(w.numpy(), [1.0, -2.0, 0.5], atol=1e-6)
+
+
+@pytest.mark.parametrize("write", ["y[...] = x", "y[:] = x", "y[0:2] = x"])
+def test_a_tensor_to_which_a_leaf_was_written_is_no_leaf(write: str) -> None:
+    x, y = leaf(1, 2), calor.zeros(2, dtype=calor.float64)
+    exec(write, {"x": x, "y": y})
+    y += 1
+    (y * 3).sum().backward()
+    assert y.tolist() == [2.0, 3.0]
+    assert x.grad.tolist() == [3.0, 3.0]
+    with pytest.raises(GradientError, match=r"x\.detach\(\)"):
+        y.requires_grad_(False)
+    with calor.no_grad():
+        exec(write, {"x": x, "y": y})
+    assert not (y * 1).requires_grad

@@ -197,6 +197,13 @@ class Unfold(Module):
         self.padding = padding
         self.stride = stride
 
+    def extra_repr(self) -> str:
+        """Return the settings."""
+        return (
+            f"kernel_size={self.kernel_size}, dilation={self.dilation}, padding={self.padding}, "
+            f"stride={self.stride}"
+        )
+
     def forward(self, x: Tensor) -> Tensor:
         """Return the columns.
 
@@ -258,6 +265,10 @@ class Fold(Unfold):
     ) -> None:
         super().__init__(kernel_size, dilation, padding, stride)
         self.output_size = tuple(output_size)
+
+    def extra_repr(self) -> str:
+        """Return the settings."""
+        return f"output_size={self.output_size}, {super().extra_repr()}"
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the images.

@@ -174,6 +174,9 @@ class CoreMethods(Tensor):
                 "in-place change of a leaf that requires gradients; do it inside "
                 "`with calor.no_grad():`, or write x = x + y"
             )
+        if type(new._record) is Leaf:
+            # What is written is computed of a leaf, and no leaf itself.
+            new = identity(new)
         if self._view is not None and carried(self, new):
             return self
         write(self, new)

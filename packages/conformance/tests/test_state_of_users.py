@@ -1,0 +1,64 @@
+"""Gradients that are lost, modes that leak, figures and texts that are wrong, are found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import calor
+from calor import device_control, timing
+from calor.local import local
+from calor.methods import core, pickling
+from calor.methods import repr as printing
+from calor.plugins.discovery import get_device
+from calor.recording import views
+from calor_conformance.checks.asked_memory import asked_memory
+from calor_conformance.checks.base import Place
+from calor_conformance.checks.drawn_leaves import drawn_leaves
+from calor_conformance.checks.nested_modes import nested_modes
+from calor_conformance.checks.printed import printed
+from calor_nn import Conv1d, module
+
+CHECKS = {c.subject: c for c in (*drawn_leaves(), *nested_modes(), *asked_memory(), *printed())}
+SUFFIXES = printing._suffixes
+
+
+def ask(name: str) -> None:
+    device = get_device("numpy")
+    with calor.device("numpy"):
+        CHECKS[name].run(Place(device, device))
+
+
+def kept(self: Any, *error: object) -> None:
+    self.before.pop()
+
+
+def without_recording(x: Any) -> Any:
+    return x.detach()
+
+
+FAULTS: list[tuple[str, Any, str, Any, str]] = [
+    ("drawn-leaves", core, "identity", without_recording, "requires_grad is"),
+    ("drawn-leaves", pickling, "_is_leaf", lambda x, what: False, "requires_grad is|no Gradient"),
+    ("nested-modes", views._views, "__exit__", kept, "views is"),
+    ("asked-figures", device_control, "flush_all", lambda target: None, "bytes of"),
+    ("asked-times", timing.Timing, "min", property(lambda self: self.seconds[0]), "of"),
+    ("printed-tensors", printing, "_suffixes", lambda x: SUFFIXES(x)[:1], "not"),
+    ("printed-modules", Conv1d, "extra_repr", lambda self: "2, 3", "makes|says|required"),
+    ("printed-modules", module.Module, "extra_repr", lambda self: "x", "x"),
+    ("printed-modules", module.tables, "_totals", lambda module: [], "parameters"),
+]
+
+
+@pytest.mark.parametrize(("check", "owner", "name", "fault", "said"), FAULTS)
+def test_it_is_named(
+    check: str, owner: Any, name: str, fault: Any, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owner, name, fault)
+    mode = local.views
+    try:
+        with pytest.raises((AssertionError, NameError, TypeError), match=said):
+            ask(check)
+    finally:
+        local.views = mode
