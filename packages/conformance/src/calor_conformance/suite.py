@@ -16,6 +16,7 @@ from .checks import (
     autocasting,
     beyond_thresholds,
     calls,
+    collected_gradients,
     collectives,
     complex_parts,
     composites,
@@ -36,17 +37,21 @@ from .checks import (
     drawn_views,
     errors,
     features,
+    found_nans,
     function_dtypes,
     gradients,
     graphs,
     history,
+    host_calls,
     index_forms,
     jit_states,
     jitted_calls,
     joint_probabilities,
     layers,
     limits,
+    loops_with_state,
     lowered_transforms,
+    mapped_forms,
     mapping,
     memory,
     modes,
@@ -180,6 +185,11 @@ def _contracts() -> Iterator[Check]:
     yield from transforms.transforms()
     yield from nested_transforms.nested_transforms()
     yield from lowered_transforms.lowered_transforms()
+    yield from collected_gradients.collected_gradients()
+    yield from loops_with_state.loops_with_state()
+    yield from found_nans.found_nans()
+    yield from host_calls.host_calls()
+    yield from mapped_forms.mapped_forms()
     yield from drawn_gradients.gradients_of_drawn()
     yield from slopes.slopes()
     yield from slopes_of_lines.slopes_of_lines()

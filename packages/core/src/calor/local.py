@@ -18,6 +18,8 @@ class _Local(threading.local):
         self.asides: weakref.WeakSet[Any] = weakref.WeakSet()
         self.jit: list[Any] = []
         self.grad_enabled = True
+        # The functions with gradients of their own whose forward functions run.
+        self.forwarding: list[Any] = []
         # The modules whose forward passes run, the outermost first.
         self.modules: list[Any] = []
         # What axes of the user's tensor those of an op are that is recorded, where they differ.

@@ -74,6 +74,14 @@ class TestCustomVjp:
         gradient = calor.jit(calor.grad(lambda x: function(x).sum()))
         assert gradient(tensor(2, 3)).tolist() == [1.0, 1.0]
 
+    def test_the_forward_function_may_call_the_function(self) -> None:
+        own = calor.custom_vjp(lambda x: x * 10)
+        own.defvjp(lambda x: (own(x), x), lambda x, g: (x * g,))
+        total = calor.grad(lambda x: own(own(x)).sum())
+        for call in (total, calor.jit(total)):
+            assert call(tensor(2)).item() == 40.0
+        assert calor.vmap(calor.grad(own))(tensor(2, 3)).tolist() == [2.0, 3.0]
+
     @pytest.mark.parametrize("kind", ["vjp", "jvp"])
     def test_what_the_rule_reads_moves_in_a_hessian(self, kind: str) -> None:
         # A slope of x³, from which the second derivative 3 x² follows; x² is a residual.

@@ -25,6 +25,7 @@ from calor.errors import (
     TraceError,
 )
 
+from . import wrong_forms
 from .base import Check, Place
 from .errors import raised
 
@@ -219,8 +220,11 @@ MISUSES: Final[dict[str, Misuse]] = {
 }  # fmt: skip
 
 
+_EVERY: Final = {**MISUSES, **wrong_forms.MISUSES}
+
+
 def _refused(name: str, place: Place) -> None:
-    draw, kinds = MISUSES[name]
+    draw, kinds = _EVERY[name]
     for turn in range(_TURNS):
         error = raised(draw(np.random.default_rng([place.seed, turn])))
         assert isinstance(error, kinds), f"{type(error).__name__}: {error}"
@@ -234,7 +238,7 @@ def _refused(name: str, place: Place) -> None:
 
 def wrong_uses() -> Iterator[Check]:
     """Yield a check of each wrong use."""
-    for name, (draw, _) in MISUSES.items():
+    for name, (draw, _) in _EVERY.items():
         yield Check(
             kind="refusals",
             subject=name,
@@ -242,7 +246,7 @@ def wrong_uses() -> Iterator[Check]:
             contract=CONTRACT,
             run=partial(_refused, name),
             text=partial(inspect.getsource, draw),
-            features=("control_flow",) if name[:4] in ("scan", "cond") else (),
+            features=("control_flow",) if name[:4] in ("scan", "cond", "whil", "loop") else (),
             dtypes=(float32, int32, int64),
             looks=True,
         )

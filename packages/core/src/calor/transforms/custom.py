@@ -108,7 +108,8 @@ class CustomVjp:
         Parameters
         ----------
         forward : callable
-            ``forward(*args)`` returns the value and residuals, any pytree for ``backward``.
+            ``forward(*args)`` returns the value and residuals, any pytree for ``backward``. It may
+            call the function itself, whose value it is.
         backward : callable
             ``backward(residuals, cotangent)`` returns one gradient for each argument, in its
             structure, with the shapes and dtypes of its tensors; None for zero.
@@ -143,6 +144,9 @@ class CustomVjp:
             raise GradientError(
                 f"{self.name} has no gradient yet; call {self.name}.defvjp(forward, backward)"
             )
+        if any(own is self for own in local.forwarding):
+            # Its forward function may call it for the value.
+            return self.function(*args)
         arguments, tensors = Form.of(args)
         if local.jit and tensors and local.jit[-1].modes[-1]:
             return self._traced(arguments, tensors)
@@ -182,7 +186,11 @@ class CustomVjp:
     def _forwarded(self, args: Sequence[Any]) -> tuple[Any, Any]:
         """Return the value and the residuals."""
         assert self._forward is not None
-        found = self._forward(*args)
+        local.forwarding.append(self)
+        try:
+            found = self._forward(*args)
+        finally:
+            local.forwarding.pop()
         if not isinstance(found, tuple) or len(found) != 2:
             what = f"{len(found)} parts" if isinstance(found, tuple) else type(found).__name__
             raise ArgumentError(
