@@ -79,19 +79,11 @@ Judge = Callable[[Problem, Sequence[Array]], None]
 
 
 def _check(kind: str, c: Case, dtype: DType, record: Record, judge: Judge) -> Check:
-    # What is judged after it was recorded need not be traced for its cotangents again.
-    known: dict[int, list[Array]] = {}
-
     def recorded(place: Place) -> Sequence[Any]:
-        problem = Problem(c, dtype, seed=place.seed)
-        known[place.seed] = problem.cotangents
-        return record(problem, place)
+        return record(Problem(c, dtype, seed=place.seed), place)
 
     def judged(place: Place, got: Sequence[Array]) -> None:
-        problem = Problem(c, dtype, seed=place.seed)
-        if place.seed in known:
-            problem.cotangents = known.pop(place.seed)
-        judge(problem, got)
+        judge(Problem(c, dtype, seed=place.seed), got)
 
     def explain(place: Place) -> str:
         with calor.device(place.device):

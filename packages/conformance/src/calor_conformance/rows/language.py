@@ -192,6 +192,11 @@ class Case:
         return {}
 
     @cached_property
+    def outputs(self) -> dict[DType, list[tuple[tuple[int, ...], np.dtype[Any]]]]:
+        """Shapes and types of the float outputs by the row's dtype, as far as they were asked."""
+        return {}
+
+    @cached_property
     def drawn(self) -> dict[tuple[DType, int], list[Array]]:
         """The operands that were drawn last, which a check records and judges."""
         return {}

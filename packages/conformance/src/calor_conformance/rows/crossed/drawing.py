@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,9 @@ from ..language import Array, limits_of
 POSITIONS = ("none", "last", "first", "tail", "middle", "boundary", "random", "everywhere")
 
 
-# How often rows have them there.
-_OFTEN = (0.1, 0.2, 0.1, 0.25, 0.05, 0.1, 0.1, 0.1)
+# How often rows have them there, as sums.
+_OFTEN = np.cumsum((0.1, 0.2, 0.1, 0.25, 0.05, 0.1, 0.1, 0.1))
+_UP_TO: list[float] = (_OFTEN / _OFTEN[-1]).tolist()
 # Rows that get special values; others are as drawn.
 _ROWS = 48
 
@@ -165,15 +167,14 @@ def rows_of_specials(x: Array, axis: int, dtype: DType, rng: np.random.Generator
     made = np.moveaxis(x, axis, 0)
     shape, n = made.shape, x.shape[axis]
     flat = made.reshape(n, -1).copy()
-    kinds = list(extremes_of(dtype).values())
     if dtype.is_complex or not x.size:
         return x
+    kinds = [np.asarray(values, x.dtype) for values in extremes_of(dtype).values()]
     for row in range(min(flat.shape[1], _ROWS)):
-        at = places(str(rng.choice(POSITIONS, p=_OFTEN)), n, rng)
+        at = places(POSITIONS[bisect(_UP_TO, rng.random())], n, rng)
         if at:
             # The first kind is NaN where there is one, the only one that every op must keep.
-            kind = 0 if rng.random() < 0.3 else int(rng.integers(len(kinds)))
-            values = np.asarray(kinds[kind], x.dtype)
+            values = kinds[0 if rng.random() < 0.3 else int(rng.integers(len(kinds)))]
             flat[at, row] = values[rng.integers(0, len(values), len(at))]
     return np.ascontiguousarray(np.moveaxis(flat.reshape(shape), 0, axis))
 
