@@ -11,7 +11,7 @@ import pytest
 
 import calor
 from calor import nn
-from calor.errors import ArgumentError, ShapeError
+from calor.errors import ArgumentError, AxisError, ShapeError
 from calor.nn import parametrize
 
 
@@ -137,3 +137,10 @@ def test_what_does_not_fit_is_refused() -> None:
         parametrize.remove_parametrizations(layer, "weight", leave_parametrized=False)
     with pytest.raises(ArgumentError, match="at least 1"):
         parametrize.spectral_norm(nn.Linear(2, 3), n_power_iterations=0)
+
+
+def test_an_axis_that_is_not_there_is_refused() -> None:
+    with pytest.raises(AxisError, match="weight_norm: axis 2 is out of range"):
+        parametrize.weight_norm(nn.Linear(2, 3), dim=2)
+    with pytest.raises(AxisError, match="Unflatten: axis 2 is out of range"):
+        nn.Unflatten(2, (1, 3))(calor.ones((2, 3)))

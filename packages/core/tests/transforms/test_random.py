@@ -10,7 +10,7 @@ import pytest
 
 import calor
 from calor import random
-from calor.errors import ArgumentError, DTypeError, ShapeError
+from calor.errors import ArgumentError, AxisError, DTypeError, ShapeError
 
 
 def test_known_bits() -> None:
@@ -217,6 +217,22 @@ def test_permutations_and_choices() -> None:
     assert set(random.choice(x, (50,), key=random.key(6)).tolist()) <= set(x.tolist())
     rows = random.shuffle(calor.reshape(calor.arange(12), (4, 3)), key=random.key(7)).tolist()
     assert sorted(rows) == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]]
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: random.shuffle(calor.zeros((2, 3)), axis=2),
+        lambda: random.shuffle(calor.zeros((2, 3)), axis=-3),
+        lambda: random.shuffle(calor.asarray(1.0)),
+        lambda: random.choice(calor.asarray(1.0)),
+        lambda: random.categorical(calor.zeros((2, 3)), axis=2),
+        lambda: random.categorical(calor.asarray(1.0)),
+    ],
+)
+def test_an_axis_that_is_not_there_is_refused(draw: Any) -> None:
+    with pytest.raises(AxisError, match="is out of range for shape"):
+        draw()
 
 
 def test_permutations_are_even() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import calor
 from calor import Tensor
+from calor.functions.arguments import one_axis
 from calor_nn import functional
 from calor_nn.init import Init, drawn, kaiming_uniform, uniform
 from calor_nn.module import Module, Parameter
@@ -283,10 +284,12 @@ class Unflatten(Module):
 
         Raises
         ------
+        AxisError
+            If `x` has no such axis.
         ShapeError
             If the sizes do not multiply to that of the axis.
         """
-        axis = self.axis % x.ndim
+        axis = one_axis(self.axis, x.shape, "Unflatten")
         sizes = list(self.sizes)
         if -1 in sizes:
             known = math.prod(n for n in sizes if n != -1)

@@ -21,6 +21,7 @@ from typing import Any
 import calor
 from calor import Tensor
 from calor.errors import ArgumentError, ShapeError
+from calor.functions.arguments import one_axis
 from calor_nn.containers import ModuleDict
 from calor_nn.module import Module, Parameter
 
@@ -323,7 +324,7 @@ class WeightNorm(Module):
         return self._norm(weight), weight
 
     def _norm(self, x: Tensor) -> Tensor:
-        kept = () if self.axis is None else (self.axis % x.ndim,)
+        kept = () if self.axis is None else (one_axis(self.axis, x.shape, "weight_norm"),)
         axes = tuple(a for a in range(x.ndim) if a not in kept)
         made: Tensor = calor.sqrt(calor.sum(x * x, axis=axes, keepdims=True))
         return made if self.axis is not None else calor.reshape(made, ())
@@ -350,6 +351,8 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
     ------
     ArgumentError
         If the module has no such tensor.
+    AxisError
+        If the weight has no such axis.
 
     References
     ----------

@@ -8,6 +8,7 @@ from typing import Any
 from calor import dtypes
 from calor.dtypes import DType, as_dtype
 from calor.errors import ArgumentError
+from calor.functions.arguments import one_axis
 from calor.functions.conversion import astype
 from calor.ops import elementwise as e
 from calor.ops import reductions
@@ -450,6 +451,8 @@ def categorical(
         If ``logits`` is not real floating.
     ArgumentError
         If both a key and a generator are given.
+    AxisError
+        If ``logits`` has no such axis.
     ShapeError
         If the key is not ``uint32[2]``.
 
@@ -468,7 +471,7 @@ def categorical(
     >>> calor.random.categorical(logits).tolist()
     [0, 1]
     """
-    axis = axis % logits.ndim
+    axis = one_axis(axis, logits.shape, "categorical")
     noise = gumbel(
         logits.shape, dtype=logits.dtype, key=key, generator=generator, device=logits.device
     )

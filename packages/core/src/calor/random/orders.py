@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from calor.errors import ArgumentError
+from calor.functions.arguments import one_axis
 from calor.ops import indexing, movement
 from calor.random.distributions import integers
 from calor.random.generator import Generator, Shape, bits, shape_of
@@ -84,6 +85,8 @@ def shuffle(
     ------
     ArgumentError
         If both a key and a generator are given.
+    AxisError
+        If ``x`` has no such axis.
     ShapeError
         If the key is not ``uint32[2]``.
 
@@ -94,7 +97,7 @@ def shuffle(
     >>> sorted(x.tolist())
     [[1, 2], [3, 4], [5, 6]]
     """
-    axis = axis % x.ndim
+    axis = one_axis(axis, x.shape, "shuffle")
     order = permutation(x.shape[axis], key=key, generator=generator, device=x.device)
     made: Tensor = indexing.gather(x, order, axis=axis)
     return made
@@ -133,6 +136,8 @@ def choice(
     ArgumentError
         If more elements are wanted than there are and ``replace`` is False, or both a key and a
         generator are given.
+    AxisError
+        If ``x`` has no axis.
     ShapeError
         If the key is not ``uint32[2]``.
 
@@ -143,7 +148,7 @@ def choice(
     >>> sorted(x.tolist())
     [10, 20, 30]
     """
-    count, wanted = x.shape[0], shape_of(shape)
+    count, wanted = x.shape[one_axis(0, x.shape, "choice")], shape_of(shape)
     total = math.prod(wanted)
     if replace:
         picks = integers(count, shape=wanted, key=key, generator=generator, device=x.device)
