@@ -253,6 +253,8 @@ WRONG = [
     ("calor.histogram(x, range=(2, 1))", "not ascending and finite"),
     ("calor.histogram(x, weights=x[0])", "weights have shape"),
     ("calor.cdist(x, x[:, :2])", "other coordinates"),
+    ("calor.cdist(x, x * 1j)", "real and imaginary parts as coordinates"),
+    ("calor.pdist(x * 1j)", "real and imaginary parts as coordinates"),
     ("calor.gcd(x, 2)", "gcd needs integers, not float64"),
     ("calor.geomspace(-1, 1)", "of one sign, not 0"),
     ("calor.masked_scatter(x, x > 0, calor.zeros(12))", "values are float32, x is float64"),

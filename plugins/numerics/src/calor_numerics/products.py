@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from calor import dtypes
-from calor.errors import ArgumentError, ShapeError
+from calor.errors import ArgumentError, DTypeError, ShapeError
 from calor.functions.arguments import integer
 from calor.functions.complex_parts import conj
 from calor.functions.creation import asarray
@@ -277,6 +277,11 @@ def _power(size: Tensor, p: float) -> Tensor:
 
 def _floating(x: Any, what: str, axes: int) -> Tensor:
     made = as_tensor(x)
+    if made.dtype.is_complex:
+        raise DTypeError(
+            f"{what}: points of {made.dtype.name} have no distances here; pass their real and "
+            "imaginary parts as coordinates"
+        )
     if made.ndim < axes:
         raise ShapeError(f"{what}: shape {made.shape} has fewer than {axes} axes; points are rows")
     return made if made.dtype.is_inexact else made.astype(dtypes.default_float())
@@ -307,7 +312,7 @@ def cdist(x1: Operand, x2: Operand, /, *, p: float = 2.0) -> Tensor:
     ShapeError
         If a tensor has fewer than two axes, or the sizes do not fit.
     DTypeError
-        If an operand is no tensor, array or number.
+        If an operand is complex, or no tensor, array or number.
 
     Notes
     -----
@@ -353,7 +358,7 @@ def pdist(x: Operand, /, *, p: float = 2.0) -> Tensor:
     ShapeError
         If ``x`` is no matrix.
     DTypeError
-        If an operand is no tensor, array or number.
+        If ``x`` is complex, or no tensor, array or number.
 
     Examples
     --------
