@@ -114,6 +114,26 @@ def test_gradients_at_the_ends_are_finite(name: str) -> None:
     assert np.isfinite(x.grad.numpy()).all(), x.grad
 
 
+@pytest.mark.parametrize("name", ["celu", "selu", "mish", "log_sigmoid", "softsign",
+                                  "hard_sigmoid", "hard_swish"])  # fmt: skip
+def test_the_gradient_at_nan_is_nan(name: str) -> None:
+    x = calor.asarray(np.array([np.nan, 0.0, INF, -INF], np.float32), requires_grad=True)
+    getattr(f, name)(x).sum().backward()
+    assert np.isnan(x.grad.numpy()).tolist()[:2] == [True, False], x.grad
+
+
+@pytest.mark.parametrize("device", ["numpy", None])
+def test_what_has_no_finite_variance_is_not_standardized(device: str | None) -> None:
+    x = np.array([[1e30, -1e30, 2e30], [1.0, 2.0, 3.0]], np.float32)
+    with calor.device(device or calor.device_selection.current_device()):
+        made = f.layer_norm(calor.asarray(x), 3).numpy()
+        wide = f.layer_norm(calor.asarray(x.astype(np.float64)), 3).numpy()
+        grouped = f.group_norm(calor.asarray(x[None]), 2).numpy()[0]
+    assert np.isnan(made).tolist() == [[True] * 3, [False] * 3]
+    assert np.isnan(grouped).tolist() == [[True] * 3, [False] * 3]
+    np.testing.assert_allclose(wide[0], [0.26726, -1.33631, 1.06904], rtol=1e-4)
+
+
 ATTENTION = np.array([[True, False], [False, False]])
 # Each: a function of one tensor, where its gradient is taken, and the gradient there.
 SLOPES: list[tuple[str, Any, Any, Any]] = [

@@ -238,8 +238,9 @@ def _hard_sigmoid(x: Any) -> Any:
 
 
 def _hard_swish_derivative(x: Any) -> Any:
-    inside = e.where(x < 3, x * (1 / 3) + 0.5, fill(x, 1))
-    return e.where(x > -3, inside, fill(x, 0))
+    # Comparisons with NaN are false, so it takes the slope that it is in.
+    inside = e.where(x >= 3, fill(x, 1), x * (1 / 3) + 0.5)
+    return e.where(x <= -3, fill(x, 0), inside)
 
 
 hard_swish = op(
@@ -326,8 +327,9 @@ def _standardize(x: Any, *, axes: Axes, eps: float) -> tuple[Any, Any, Any]:
     mean = _mean(x_wide, axes)
     centred = x_wide - spread(mean, x, axes)
     variance = _mean(centred * centred, axes)
-    y = centred * spread(1 / e.sqrt(variance + eps), x, axes)
-    return like(y, x), mean, variance
+    # Where squares overflow there is no deviation, and nothing that is standardized by it.
+    rate = 1 / e.sqrt(variance + eps) + (variance - variance)
+    return like(centred * spread(rate, x, axes), x), mean, variance
 
 
 def _standardize_vjp(g: Any, outputs: Any, x: Any, *, axes: Axes, eps: float) -> list[Any]:

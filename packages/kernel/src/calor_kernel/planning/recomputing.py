@@ -346,8 +346,13 @@ class _Writer:
             value = Scalar(like.dtype.name, like.dtype.numpy.type(given).tobytes())
             return add("full", value=value, shape=like.shape, dtype=like.dtype)
 
-        deviation = add("add", self.numbers[node.outputs[-1]], number(node.attributes["eps"]))
-        return add("div", number(1), add("sqrt", deviation))
+        square = self.numbers[node.outputs[-1]]
+        deviation = add("add", square, number(node.attributes["eps"]))
+        rate = add("div", number(1), add("sqrt", deviation))
+        if len(node.outputs) == 2:
+            return rate
+        # As in the norm itself, NaN where the variance overflows.
+        return add("add", rate, add("sub", square, square))
 
     def _standardized(self, node: Node) -> int:
         """Add (x - mean) * rate, of an RMS norm x * rate."""

@@ -339,7 +339,11 @@ def hard_sigmoid(x: Operand, /) -> Tensor:
     >>> functional.hard_sigmoid(calor.asarray([-4.0, 0.0, 4.0])).tolist()
     [0.0, 0.5, 1.0]
     """
-    return pair(e.div, relu6(pair(e.add, floating(x, "hard_sigmoid"), 3)), 6)
+    x = floating(x, "hard_sigmoid")
+    # A number that is none has no slope; it is 0 elsewhere, and so is its square's slope.
+    none = select(pair(e.equal, x, x), 0.0, x)
+    made = pair(e.div, relu6(pair(e.add, x, 3)), 6)
+    return pair(e.add, made, pair(e.mul, none, none))
 
 
 def hard_swish(x: Operand, /) -> Tensor:

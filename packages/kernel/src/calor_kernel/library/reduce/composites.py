@@ -46,4 +46,7 @@ def composite(recipe: Recipe, op: str, x: int, terms: int, eps: float = 0.0) -> 
         value = step("sub", value, *means)
     square = step("div", fold("sum", step("mul", value, value)), count)
     rate = step("reciprocal", step("sqrt", step("add", square, least)))
+    if op == "standardize":
+        # Where squares overflow there is no deviation: NaN instead of a rate of 0.
+        rate = step("add", rate, step("sub", square, square))
     return Made((recipe.cast(step("mul", value, rate), dtype), *means, square), numbers)
