@@ -71,6 +71,7 @@ from .checks import (
     protocol,
     python_values,
     random_bits,
+    recorded_calls,
     sizes,
     slopes,
     slopes_of_lines,
@@ -173,6 +174,7 @@ def _contracts() -> Iterator[Check]:
     yield from documented.documented()
     yield from defaults.defaults()
     yield from function_dtypes.function_dtypes()
+    yield from recorded_calls.recorded_calls()
     yield from weight_files.weight_files()
     yield from whole_derivatives.whole_derivatives()
     yield from probabilities.probabilities()
