@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import calor
-from calor import device_control, timing
+from calor import device_control, other_files, safetensors_file, timing
 from calor.local import local
 from calor.methods import core, pickling
 from calor.methods import repr as printing
@@ -15,12 +16,20 @@ from calor.plugins.discovery import get_device
 from calor.recording import views
 from calor_conformance.checks.asked_memory import asked_memory
 from calor_conformance.checks.base import Place
+from calor_conformance.checks.drawn_files import drawn_files
 from calor_conformance.checks.drawn_leaves import drawn_leaves
+from calor_conformance.checks.drawn_optimizers import drawn_optimizers
 from calor_conformance.checks.nested_modes import nested_modes
 from calor_conformance.checks.printed import printed
 from calor_nn import Conv1d, module
+from calor_train.optimizers import Optimizer
+from calor_train.optimizers.group import ParameterGroup
 
-CHECKS = {c.subject: c for c in (*drawn_leaves(), *nested_modes(), *asked_memory(), *printed())}
+CHECKS = {
+    c.subject: c
+    for made in (drawn_leaves, nested_modes, asked_memory, printed, drawn_files, drawn_optimizers)
+    for c in made()
+}
 SUFFIXES = printing._suffixes
 
 
@@ -38,6 +47,12 @@ def without_recording(x: Any) -> Any:
     return x.detach()
 
 
+def unlocked(file: Any) -> bool:
+    """Leave a file beside the one that is written."""
+    (Path(file.name).parent / "left").touch()
+    return True
+
+
 FAULTS: list[tuple[str, Any, str, Any, str]] = [
     ("drawn-leaves", core, "identity", without_recording, "requires_grad is"),
     ("drawn-leaves", pickling, "_is_leaf", lambda x, what: False, "requires_grad is|no Gradient"),
@@ -47,6 +62,10 @@ FAULTS: list[tuple[str, Any, str, Any, str]] = [
     ("printed-tensors", printing, "_suffixes", lambda x: SUFFIXES(x)[:1], "not"),
     ("printed-modules", Conv1d, "extra_repr", lambda self: "2, 3", "makes|says|required"),
     ("printed-modules", module.Module, "extra_repr", lambda self: "x", "x"),
+    ("drawn-files", safetensors_file, "_lock", unlocked, "files|replaced"),
+    ("drawn-files", other_files, "_PROTOCOLS", (b"\2",), "not in"),
+    ("calor_train.drawn-Adam", ParameterGroup, "count", lambda *a: None, "parameter|counts"),
+    ("calor_train.drawn-SGD", Optimizer, "params", property(lambda self: []), "other parameters"),
     ("printed-modules", module.tables, "_totals", lambda module: [], "parameters"),
 ]
 

@@ -27,12 +27,14 @@ from .checks import (
     distributions,
     documented,
     drawn_exchange,
+    drawn_files,
     drawn_gradients,
     drawn_histories,
     drawn_learning,
     drawn_leaves,
     drawn_memory,
     drawn_networks,
+    drawn_optimizers,
     drawn_sizes,
     drawn_views,
     errors,
@@ -201,6 +203,8 @@ def _contracts() -> Iterator[Check]:
     yield from drawn_views.drawn_views()
     yield from drawn_learning.drawn_learning()
     yield from drawn_leaves.drawn_leaves()
+    yield from drawn_files.drawn_files()
+    yield from drawn_optimizers.drawn_optimizers()
     yield from nested_modes.nested_modes()
     yield from asked_memory.asked_memory()
     yield from printed.printed()

@@ -327,6 +327,9 @@ def _resumed(package: Any, rng: Rng, place: Place) -> None:
         whole.learner.fit(whole.train, whole.valid, epochs=epochs)
         want = whole.state()
         assert (folder / "whole" / "last.ckpt").exists(), "no checkpoint at the end of a run"
+        best = min(row["valid_loss"] for row in want["history"])
+        assert want["keeper"] == {"best": best}, f"{want['keeper']} of {want['history']}"
+        assert (folder / "whole" / "best.ckpt").exists(), "no checkpoint of the best epoch"
         stopped = full(5, stop_at, "stopped")
         calor.random.seed(6)
         stopped.learner.fit(stopped.train, stopped.valid, epochs=epochs)

@@ -23,6 +23,7 @@ import numpy as np
 import calor
 from calor.dtypes import float32, float64, int32, int64
 from calor.errors import CalorError, DTypeError, GradientError, ShapeError, ViewWarning
+from calor.plugins.discovery import installed
 
 from .base import Array, Check, Place
 
@@ -60,7 +61,12 @@ def _pickled(x: Any) -> Any:
 
 
 def _there(x: Any) -> Any:
-    moved = x.to("numpy")
+    """Move to another device, if there is one, and back."""
+    other = "numpy"
+    if x.device.backend.name == "numpy" and "cpu" in installed():
+        other = "cpu"
+    moved = x.to(other)
+    assert moved.device.backend.name == other, f"moved to {other}, it is on {moved.device}"
     assert moved.requires_grad == x.requires_grad, "a move changes whether a gradient is wanted"
     return moved.to(device=x.device)
 
