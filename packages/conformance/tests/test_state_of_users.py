@@ -18,16 +18,25 @@ from calor_conformance.checks.asked_memory import asked_memory
 from calor_conformance.checks.base import Place
 from calor_conformance.checks.drawn_files import drawn_files
 from calor_conformance.checks.drawn_leaves import drawn_leaves
+from calor_conformance.checks.drawn_modules import drawn_modules
 from calor_conformance.checks.drawn_optimizers import drawn_optimizers
 from calor_conformance.checks.nested_modes import nested_modes
 from calor_conformance.checks.printed import printed
-from calor_nn import Conv1d, module
+from calor_nn import Conv1d, loading, module
 from calor_train.optimizers import Optimizer
 from calor_train.optimizers.group import ParameterGroup
 
 CHECKS = {
     c.subject: c
-    for made in (drawn_leaves, nested_modes, asked_memory, printed, drawn_files, drawn_optimizers)
+    for made in (
+        drawn_leaves,
+        nested_modes,
+        asked_memory,
+        printed,
+        drawn_files,
+        drawn_optimizers,
+        drawn_modules,
+    )
     for c in made()
 }
 SUFFIXES = printing._suffixes
@@ -66,6 +75,9 @@ FAULTS: list[tuple[str, Any, str, Any, str]] = [
     ("drawn-files", other_files, "_PROTOCOLS", (b"\2",), "not in"),
     ("calor_train.drawn-Adam", ParameterGroup, "count", lambda *a: None, "parameter|counts"),
     ("calor_train.drawn-SGD", Optimizer, "params", property(lambda self: []), "other parameters"),
+    ("calor_nn.drawn-trees", module, "_wants_gradients", lambda value: False, "parameters"),
+    ("calor_nn.drawn-trees", loading, "_convert", lambda leaf, device, dtype: None, "is"),
+    ("calor_nn.drawn-trees", module.Module, "__deepcopy__", lambda self, memo: self, "copy"),
     ("printed-modules", module.tables, "_totals", lambda module: [], "parameters"),
 ]
 

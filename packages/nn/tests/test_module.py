@@ -12,6 +12,7 @@ import pytest
 import calor
 from calor import nn
 from calor.errors import ArgumentError
+from calor.transforms.state import Stateful
 
 
 class Net(nn.Module):
@@ -305,3 +306,16 @@ def test_summary_of_several_inputs_and_outputs_leaves_the_random_state() -> None
     assert "[2, 5, 3], [1, 5, 3], [1, 5, 3]" in model.summary(places)
     assert "[2, 1, 4]" in nn.summary(attention, (2, 1, 4), (3, 1, 4))
     assert calor.random.default_generator.state[1].tolist() == state
+
+
+def test_tensors_of_other_state_stay_parameters_while_they_are_frozen() -> None:
+    class Holder(Stateful):
+        def __init__(self) -> None:
+            self.inner = nn.Parameter(calor.ones(2))
+
+    layer = nn.Module()
+    layer.held = Holder()
+    layer.requires_grad_(False)
+    assert [name for name, _ in layer.named_parameters()] == ["held.inner"]
+    layer.requires_grad_()
+    assert layer.held.inner.requires_grad

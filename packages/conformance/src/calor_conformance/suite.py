@@ -33,6 +33,7 @@ from .checks import (
     drawn_learning,
     drawn_leaves,
     drawn_memory,
+    drawn_modules,
     drawn_networks,
     drawn_optimizers,
     drawn_sizes,
@@ -204,6 +205,7 @@ def _contracts() -> Iterator[Check]:
     yield from drawn_learning.drawn_learning()
     yield from drawn_leaves.drawn_leaves()
     yield from drawn_files.drawn_files()
+    yield from drawn_modules.drawn_modules()
     yield from drawn_optimizers.drawn_optimizers()
     yield from nested_modes.nested_modes()
     yield from asked_memory.asked_memory()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import calor
 from calor import Tensor
-from calor.transforms.state import exchange
+from calor.transforms.state import Stateful, exchange
 from calor_nn import summary as tables
 from calor_nn.hooks import Hooked
 from calor_nn.loading import LoadReport, convert_, load_into
@@ -421,6 +421,8 @@ def _wants_gradients(value: Any) -> bool:
         return value.requires_grad
     if isinstance(value, list | tuple):
         return any(map(_wants_gradients, value))
+    if isinstance(value, Stateful) and not isinstance(value, Module):
+        value = vars(value)
     return isinstance(value, dict) and any(map(_wants_gradients, value.values()))
 
 

@@ -424,6 +424,72 @@ def _watched(package: Any, rng: Rng, place: Place) -> None:
     assert want is not None or not said, f"{said} of {values}"
     _not_finite(package, rng)
     _table(package, rng)
+    _keeper(package, rng)
+
+
+def _keeper(package: Any, rng: Rng) -> None:
+    """Which files are written after which events, by steps, epochs and the best number."""
+    epochs, steps = int(rng.integers(1, 4)), int(rng.integers(1, 4)) if coin(rng) else None
+    monitor = "share" if coin(rng) else None
+    wrote: list[str] = []
+
+    class Holder:
+        """What a callback needs of a learner."""
+
+        epoch = steps = 0
+        completed = True
+        history: list[dict[str, float]] = []  # noqa: RUF012
+
+        def save(self, path: Path) -> None:
+            wrote.append(path.name)
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "a" / "b"
+        keeper = package.Checkpoint(
+            folder, every_epochs=epochs, every_steps=steps, monitor=monitor, direction="max"
+        )
+        keeper.load_state_dict({"best": 50.0})
+        holder, want = Holder(), []
+        keeper.on_fit_begin(holder)
+        assert folder.is_dir(), "the folder is not made"
+        best, saved = None, None
+        for _ in range(14):
+            kind = int(rng.integers(5))
+            if kind < 3:
+                holder.steps += 1
+                keeper.on_step_end(holder)
+                if steps is not None and holder.steps % steps == 0:
+                    want.append("last.ckpt")
+                    saved = holder.epoch, holder.steps
+                continue
+            value = float(rng.integers(0, 9))
+            holder.epoch, holder.history = holder.epoch + 1, [{"share": value}]
+            keeper.on_epoch_end(holder)
+            if monitor is not None and (best is None or value > best):
+                best = value
+                want.append("best.ckpt")
+            if holder.epoch % epochs == 0:
+                want.append("last.ckpt")
+                saved = holder.epoch, holder.steps
+            assert keeper.state_dict() == {"best": best}, f"{keeper.state_dict()}, not {best}"
+        holder.completed = coin(rng)
+        keeper.on_fit_end(holder)
+        if holder.completed and saved != (holder.epoch, holder.steps):
+            want.append("last.ckpt")
+        keeper.on_interrupt(holder)
+        want.append("last.ckpt")
+        assert wrote == want, f"{wrote} by {epochs} epochs and {steps} steps, not {want}"
+        keeper.on_fit_begin(holder)
+        assert keeper.state_dict() == {"best": best}, "a run that goes on forgets the best"
+        keeper.load_state_dict({"best": 3.5})
+        kept = None if monitor is None else 3.5
+        assert keeper.state_dict() == {"best": kept}, f"{keeper.state_dict()} of 3.5"
+    for bad in ({"every_epochs": 0}, {"every_steps": 0}, {"monitor": "x", "direction": "up"}):
+        try:
+            package.Checkpoint("nowhere", **bad)
+        except ArgumentError:
+            continue
+        raise AssertionError(f"a checkpoint of {bad} is not refused")
 
 
 def _linear(package: Any, **options: Any) -> tuple[Any, Any]:
@@ -463,10 +529,11 @@ def _not_finite(package: Any, rng: Rng) -> None:
 
 def _table(package: Any, rng: Rng) -> None:
     with tempfile.TemporaryDirectory() as name:
-        path = Path(name) / "deep" / "history.csv"
+        path = Path(name) / "deep" / "er" / "history.csv"
         _, learner = _linear(package, callbacks=[package.CSVLog(path)])
         batches = [(np.ones((2, 3), np.float32), np.ones((2, 2), np.float32))]
         epochs = int(rng.integers(1, 4))
+        assert learner.fit(batches, epochs=0) == [], "no epoch has a row"
         history = learner.fit(batches, epochs=epochs)
         names, *rows = (line.split(",") for line in path.read_text("utf-8").splitlines())
         assert names == list(history[0]), f"columns {names}"
