@@ -72,6 +72,30 @@ def test_what_was_used_long_ago_goes_first(tmp_path):
     assert sum(entry(tmp_path, k).stat().st_size for k in left) <= 9000
 
 
+def test_all_entries_are_looked_at_once_much_of_the_room_is_written(tmp_path, monkeypatch):
+    looks = []
+    sweep = Storage.sweep
+    monkeypatch.setattr(Storage, "sweep", lambda self: (looks.append(self), sweep(self)))
+    written = 0
+
+    def write(count):
+        nonlocal written
+        for _ in range(count):
+            # A storage of each device; a process counts for all of them.
+            Storage(tmp_path, limit=10**6).write(f"{written:04x}" * 16, bytes(100))
+            written += 1
+
+    write(1)
+    assert len(looks) == 1
+    write(500)
+    assert len(looks) == 1
+    # An eighth of a million bytes.
+    write(700)
+    assert len(looks) == 2
+    write(3 * 64)
+    assert len(looks) == 2
+
+
 def test_what_a_dead_writer_left_goes(tmp_path):
     storage = Storage(tmp_path)
     storage.write(KEY, b"image")

@@ -25,7 +25,9 @@ _DAY: Final = 86400.0
 _STALE: Final = 3600.0
 # A longer file of lines is rewritten, with each key once.
 _LONG: Final = 4 << 20
-_SWEEP: Final = 64  # writes between two checks of the total size
+_SWEEP: Final = 64  # writes between two checks of the total size, at least
+# A check looks at every entry, so none comes before this share of what was left is written.
+_SHARE: Final = 8
 
 
 def cache_directory() -> Path:
@@ -50,6 +52,23 @@ def bundle_directories() -> list[Path]:
     return [Path(p) for p in os.environ.get("CALOR_BUNDLES", "").split(os.pathsep) if p]
 
 
+class _Written:
+    """What this process has written in a directory since its total size was checked."""
+
+    def __init__(self) -> None:
+        self.count = self.nbytes = self.room = 0
+
+    def add(self, nbytes: int) -> bool:
+        """Note an entry; return whether a check of the total size is due."""
+        self.count += 1
+        self.nbytes += nbytes
+        return self.count % _SWEEP == 1 and self.nbytes > self.room
+
+
+# By directory and limit, since each device of each backend has a storage of its own.
+_WRITTEN: dict[tuple[Path, int], _Written] = {}
+
+
 class Storage:
     """Entries by key (hexadecimal text), in one directory and in read-only bundles.
 
@@ -63,7 +82,6 @@ class Storage:
         self.directory = directory
         self.bundles = tuple(bundles)
         self.limit = int(os.environ.get("CALOR_CACHE_BYTES", 2 << 30)) if limit is None else limit
-        self._writes = 0
 
     def read(self, key: str) -> bytes | None:
         """Return an entry, None if it is missing or damaged."""
@@ -94,10 +112,13 @@ class Storage:
             with suppress(OSError):
                 temporary.unlink()
             return False
-        self._writes += 1
-        if self._writes % _SWEEP == 1:
+        if self._written().add(len(text)):
             self.sweep()
         return True
+
+    def _written(self) -> _Written:
+        assert self.directory is not None
+        return _WRITTEN.setdefault((self.directory, self.limit), _Written())
 
     def keys(self) -> Iterator[str]:
         """Yield the keys of the directory's entries."""
@@ -129,13 +150,14 @@ class Storage:
                 continue
             found.append((state.st_mtime, state.st_size, path))
         total = sum(size for _, size, _ in found)
-        if total <= self.limit:
-            return
-        for _, size, path in sorted(found):
-            if total <= self.limit * 9 // 10:
-                break
-            path.unlink(missing_ok=True)
-            total -= size
+        if total > self.limit:
+            for _, size, path in sorted(found):
+                if total <= self.limit * 9 // 10:
+                    break
+                path.unlink(missing_ok=True)
+                total -= size
+        written = self._written()
+        written.nbytes, written.room = 0, (self.limit - total) // _SHARE
 
     @staticmethod
     def _path(directory: Path, key: str) -> Path:
