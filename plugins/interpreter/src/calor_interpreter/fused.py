@@ -64,7 +64,7 @@ def odd_sum(a: Array, b: Array) -> Array:
     # An exact, infinite or NaN sum stays; an odd sum is on the right side already.
     even = (np.ascontiguousarray(total).view(np.int64) & 1) == 0
     change = even & (rest != 0) & np.isfinite(total) & np.isfinite(rest)
-    if not change.any():
+    if not np.count_nonzero(change):
         return total
     toward = np.where(rest > 0, np.inf, -np.inf)
     return np.where(change, np.nextafter(total, toward), total)
@@ -84,7 +84,6 @@ def _two_product(a: Array, b: Array) -> tuple[Array, Array]:
 
 
 def _fma_64(a: Array, b: Array, c: Array) -> Array:
-    a, b, c = np.broadcast_arrays(a, b, c)
     high, low = _two_product(a, b)
     upper, lower = two_sum(c, low)
     total, rest = two_sum(high, upper)
@@ -93,13 +92,14 @@ def _fma_64(a: Array, b: Array, c: Array) -> Array:
     sizes = [np.abs(x) for x in (a, b, c)]
     safe = [(x > _SMALL) & (x < _LARGE) for x in sizes]
     rare = ~(safe[0] & safe[1] & (safe[2] | (c == 0)))
-    if not rare.any():
+    if not np.count_nonzero(rare):
         return result
+    a, b, c, zero, rare = np.broadcast_arrays(a, b, c, zero, rare)
     # A product with 0 is exact; a product of finite numbers is finite, however large.
     infinite = ~(np.isfinite(a) & np.isfinite(b) & np.isfinite(c))
     only_c = infinite & np.isfinite(a) & np.isfinite(b)
     result = np.where(zero | infinite, np.where(only_c, c, a * b + c), result)
-    rare &= ~(zero | infinite)
+    rare = rare & ~(zero | infinite)
     if rare.any():
         result[rare] = [_exact(*map(float, v)) for v in zip(a[rare], b[rare], c[rare], strict=True)]
     return result
