@@ -15,9 +15,10 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
+from calor.cache import cache_directory
 from calor.errors import CompileError
 from calor_hip.toolchain import HipToolchain
-from calor_kernel.device.storage import Storage, cache_directory
+from calor_kernel.device.storage import Storage
 
 TOOLS = ("clang-22", "ld.lld-22", "llvm-objdump-22", "llvm-nm-22")
 PACKAGES = "apt-get install --no-install-recommends clang-22 lld-22 llvm-22"

@@ -13,8 +13,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from calor.cache import cache_directory
 from calor_kernel.device.images import KERNELS
-from calor_kernel.device.storage import Lines, Storage, cache_directory
+from calor_kernel.device.storage import Lines, Storage
 from calor_kernel.runtime.autotune import TUNING
 
 

@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from calor_kernel.device.storage import Storage, bundle_directories, cache_directory
+from calor.cache import cache_directory
+from calor_kernel.device.storage import Storage, bundle_directories
 
 KEY, OTHER = "ab" * 32, "cd" * 32
 

@@ -16,7 +16,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from calor_kernel.device.storage import Storage, cache_directory, keeps
+from calor.cache import cache_directory, keeps
+from calor_kernel.device.storage import Storage
 
 _DESCRIPTION: Final = Path("/proc/cpuinfo")
 # The lines of the description that differ between processors, and not from moment to moment.

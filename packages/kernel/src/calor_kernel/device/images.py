@@ -22,11 +22,12 @@ from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, MappingProxyType
 from typing import Any, Final
 
+from calor.cache import cache_directory, keeps
 from calor.dtypes import DType, as_dtype, uint8
 from calor.interning import remember
 from calor_kernel.contract.work import Build
 from calor_kernel.device.protocol import Device
-from calor_kernel.device.storage import Storage, bundle_directories, cache_directory, keeps
+from calor_kernel.device.storage import Storage, bundle_directories
 from calor_kernel.errors import KernelTypeError
 from calor_kernel.ir import types
 from calor_kernel.ir.nodes import Block, Kernel, Memory, Parameter, Value

@@ -30,23 +30,6 @@ _SWEEP: Final = 64  # writes between two checks of the total size, at least
 _SHARE: Final = 8
 
 
-def cache_directory() -> Path:
-    """Return calor's cache directory.
-
-    CALOR_CACHE_DIR, else ``calor`` in XDG_CACHE_HOME, or in the user's cache directory.
-    """
-    named = os.environ.get("CALOR_CACHE_DIR")
-    if named:
-        return Path(named)
-    base = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA")
-    return (Path(base) if base else Path.home() / ".cache") / "calor"
-
-
-def keeps() -> bool:
-    """Return whether anything is kept on disk; CALOR_CACHE=0 keeps nothing."""
-    return os.environ.get("CALOR_CACHE", "1").strip().lower() not in ("0", "off", "false", "no")
-
-
 def bundle_directories() -> list[Path]:
     """Return the bundles listed in CALOR_BUNDLES, in order."""
     return [Path(p) for p in os.environ.get("CALOR_BUNDLES", "").split(os.pathsep) if p]

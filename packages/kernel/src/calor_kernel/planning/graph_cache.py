@@ -12,8 +12,9 @@ from contextlib import suppress
 from io import BytesIO
 from typing import Any
 
+from calor.cache import cache_directory, keeps
 from calor.graph.graph import Graph
-from calor_kernel.device.storage import Storage, cache_directory, keeps
+from calor_kernel.device.storage import Storage
 from calor_kernel.errors import KernelTypeError
 from calor_kernel.planning.graph_keys import graph_key
 

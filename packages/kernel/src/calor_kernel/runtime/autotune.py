@@ -28,13 +28,14 @@ from typing import Any, Final
 import numpy as np
 
 from calor.backends.protocol import Tuned
+from calor.cache import cache_directory, keeps
 from calor.errors import CompileError, OutOfMemoryError, UnsupportedError
 from calor.graph.graph import Graph
 from calor.specs import Spec
 from calor_kernel.contract.cost import work_seconds
 from calor_kernel.contract.work import Candidates, Dropped, View, Work, flags_of
 from calor_kernel.device.images import describe
-from calor_kernel.device.storage import Lines, bundle_directories, cache_directory, keeps
+from calor_kernel.device.storage import Lines, bundle_directories
 from calor_kernel.errors import KernelCheckError
 from calor_kernel.library.elementwise.paths import Move
 from calor_kernel.planning.engine import Engine
