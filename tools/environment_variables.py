@@ -32,7 +32,8 @@ VARIABLES = {
     "CALOR_CACHE": Variable("1", "`0` stores nothing on disk"),
     "CALOR_CACHE_BYTES": Variable("2147483648", "the greatest size of the cache folder"),
     "CALOR_CACHE_DIR": Variable(
-        "the user's cache folder", "the folder of compiled kernels, planned graphs, tuning results"
+        "the user's cache folder",
+        "the folder of compiled kernels, planned graphs, tuning results, measured speeds",
     ),
     "CALOR_COMPILE_WORKERS": Variable(
         "one for each further core, at most 8", "the most processes that compile; `0` for none"

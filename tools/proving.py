@@ -20,7 +20,8 @@ import nox
 # compiler that stands for Metal's and HIP's is asked one of two hundred; HIP has waves of 64 units,
 # and of 32. The interpreter is slow, and asked least.
 # strict checks, besides, that core keeps to the protocol; a twelfth of the checks go every way. A
-# group of devices is a device too. The longest runs are first, and none is last to end alone.
+# group of devices is a device too, and so is a router. The longest runs are first, and none is last
+# to end alone.
 EVERYTHING: Sequence[str] = ()
 DEVICES: dict[str, Sequence[Sequence[str]]] = {
     "opencl": (("--shard", "7/400"),),
@@ -33,6 +34,7 @@ DEVICES: dict[str, Sequence[Sequence[str]]] = {
     "hip-shim:1": (("--shard", "207/400"),),
     "metal-shim": (("--shard", "7/200"),),
     "strict:numpy": (("--shard", "3/12"),),
+    "router:cpu,numpy": (("--shard", "7/200"),),
     "group:numpy,numpy": (("--tier", "basic"), ("--shard", "3/24")),
 }
 # Older processors of x86-64, which this one can be: AVX2, and SSE2 alone.
@@ -89,7 +91,7 @@ def present(session: nox.Session, python: str, devices: Collection[str]) -> list
 
 def base_name(device: str) -> str:
     """Return the name of the backend that a device, or the first of a group, is of."""
-    name = device.removeprefix("group:").removeprefix("strict:")
+    name = device.removeprefix("group:").removeprefix("router:").removeprefix("strict:")
     return name.partition(",")[0].partition(":")[0]
 
 

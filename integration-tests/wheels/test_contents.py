@@ -111,6 +111,7 @@ REQUIRED = {
     "calor-drawing": "calor",
     "calor-linalg": "calor",
     "calor-numerics": "calor",
+    "calor-router": "calor networkx",
     "calor-special": "calor",
     "calor-onnx": "calor calor-nn onnx",
     "calor-train": "calor calor-nn rich",
@@ -141,6 +142,7 @@ ENTRIES = {
     "calor-special": "ops.special",
     "calor-onnx": "importer.onnx",
     "calor-distributed": "group ops.distributed",
+    "calor-router": "router",
     "calor-tuned": "tuned.calor",
 }
 

@@ -130,6 +130,7 @@ if TYPE_CHECKING:
     from calor import distributions as distributions
     from calor import fft
     from calor import linalg as linalg
+    from calor import router as router
     from calor import signal as signal
     from calor import special as special
     from calor.late import *  # noqa: F403
@@ -146,6 +147,7 @@ else:
         "linalg",
         "nn",
         "onnx",
+        "router",
         "signal",
         "special",
         "train",

@@ -38,14 +38,14 @@ def compile_graph(
     """
     graph = plain(graph)
     beside = tuple(dict.fromkeys((*companions, *device.companions)))
-    claim = _claim(device, graph)
+    claim = claim_of(device, graph)
     # Level by level: a composite may be made of composites that the device takes.
     while claim.reasons:
         smaller = decompose(graph, frozenset(claim.reasons))
         if smaller is graph:
             break
         graph = smaller
-        claim = _claim(device, graph)
+        claim = claim_of(device, graph)
     if _whole(claim, graph):
         if within is not None:
             return device.backend.compile_within(device.index, graph, *within)
@@ -67,7 +67,7 @@ def compile_graph(
     for companion in beside:
         if None not in colours:
             break
-        other = _claim(companion, graph)
+        other = claim_of(companion, graph)
         refusals[companion] = other.reasons
         _colour(colours, companion, other)
     if None in colours:
@@ -86,7 +86,7 @@ def compile_graph(
     return PartitionedExecutable(device, graph, stages, claim.reasons)
 
 
-def _claim(device: Device, graph: Graph) -> Claim:
+def claim_of(device: Device, graph: Graph) -> Claim:
     """Return what a device takes, less what its info rules out."""
     claim = device.backend.claim(device.index, graph)
     if not any(claim.parts):
@@ -133,10 +133,14 @@ def _refused(
     listed = "; ".join(
         text if count == 1 else f"{text} ({count} times)" for text, count in sorted(lines.items())
     )
-    names = ",".join(d.backend.name for d in refusals)
+    names = ",".join(d.backend.name.removeprefix("router:") for d in refusals)
+    beside = (
+        ""
+        if "numpy" in names
+        else f'; let another device run them beside it: calor.device("router:{names},numpy")'
+    )
     error = UnsupportedError(
-        f"{device.name} does not take {len(left)} of {len(graph.nodes)} ops ({listed}); let "
-        f'another device run them beside it: calor.device("router:{names},numpy")'
+        f"{device.name} does not take {len(left)} of {len(graph.nodes)} ops ({listed}){beside}"
     )
     error.refused = tuple(refused)
     return error

@@ -1,0 +1,69 @@
+"""What was measured once: figures by name, in a file that processes share."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from calor.cache import cache_directory, keeps
+
+_known: Final[dict[tuple[str, ...], tuple[float, ...]]] = {}
+_measuring = threading.RLock()
+
+
+def kept(name: Sequence[str], measure: Callable[[], tuple[float, ...]]) -> tuple[float, ...]:
+    """Return figures that were measured before, else measure and keep them.
+
+    Parameters
+    ----------
+    name : sequence of str
+        What they are of. Another version of calor measures anew.
+    measure : callable
+        Returns the figures.
+
+    Returns
+    -------
+    tuple of float
+        The figures.
+    """
+    key = (version("calor-router"), *name)
+    with _measuring:
+        found = _known.get(key)
+        if found is None:
+            found = _known[key] = _stored(key) or _store(key, measure())
+        return found
+
+
+def _path(key: tuple[str, ...]) -> Path:
+    digest = hashlib.sha256("\0".join(key).encode()).hexdigest()
+    return cache_directory() / "router" / f"{digest[:32]}.json"
+
+
+def _stored(key: tuple[str, ...]) -> tuple[float, ...] | None:
+    """Return the figures of a file; what is damaged counts as missing."""
+    if not keeps():
+        return None
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        told = json.loads(_path(key).read_text("utf-8"))
+        if tuple(told["of"]) == key:
+            return tuple(map(float, told["figures"]))
+    return None
+
+
+def _store(key: tuple[str, ...], figures: tuple[float, ...]) -> tuple[float, ...]:
+    """Write a file that other processes see whole or not at all; a full disk is no error."""
+    if keeps():
+        with suppress(OSError):
+            path = _path(key)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            written = path.with_suffix(f".{os.getpid()}.part")
+            written.write_text(json.dumps({"of": key, "figures": figures}), "utf-8")
+            written.replace(path)
+    return figures

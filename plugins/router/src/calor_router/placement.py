@@ -1,0 +1,225 @@
+"""Which member runs which node: the placement of least cost.
+
+With two members the least cost of nodes and of transfers between them is a minimum cut (Stone,
+"Multiprocessor scheduling with the aid of network flow algorithms", IEEE Trans. Softw. Eng. 3(1),
+1977). With more members, one after another takes over what lowers the cost, each by a cut (Boykov,
+Veksler and Zabih, "Fast approximate energy minimization via graph cuts", IEEE Trans. PAMI 23(11),
+2001).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Final
+
+from calor.backends.device import Device
+from calor.compiling.partition import claim_of
+from calor.errors import UnsupportedError
+from calor.graph.decompose import decompose
+from calor.graph.graph import Graph
+from calor_router.cuts import sink_side
+from calor_router.effort import effort
+from calor_router.speeds import Speeds, speeds_of, transfer
+
+# More nodes than this are placed by claims, and not by cost: a cut takes too long.
+_LIMIT: Final = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A graph's nodes with what they cost on each member.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph.
+    allowed : tuple of tuple of int
+        The members that take each node.
+    costs : tuple of tuple of float
+        The seconds of each node on each member; infinite where it is not allowed.
+    edges : tuple of tuple of int
+        Pairs of nodes: one makes what the other reads, with the value between them. −1 stands for
+        the inputs, which are expected on the first member.
+    moves : mapping of tuple of int to tuple of float
+        For each pair of members the seconds of a transfer: to begin, and for each byte.
+    """
+
+    graph: Graph
+    allowed: tuple[tuple[int, ...], ...]
+    costs: tuple[tuple[float, ...], ...]
+    edges: tuple[tuple[int, int, int], ...]
+    moves: Mapping[tuple[int, int], tuple[float, float]]
+
+    def moving(self, value: int, source: int, target: int) -> float:
+        """Return the seconds of moving a value between members."""
+        if source == target:
+            return 0.0
+        start, byte = self.moves[source, target]
+        return start + byte * self.graph.specs[value].nbytes
+
+    def total(self, chosen: Sequence[int]) -> float:
+        """Return the seconds of a placement."""
+        work = sum(row[n] for row, n in zip(self.costs, chosen, strict=True))
+        return work + sum(
+            self.moving(v, 0 if i < 0 else chosen[i], chosen[j]) for i, j, v in self.edges
+        )
+
+
+def placed(
+    members: Sequence[Device], graph: Graph
+) -> tuple[Graph, tuple[int, ...], dict[int, str]]:
+    """Return the graph to run, the member of each node, and why it is not the first one.
+
+    A composite may be one operation of one member, or several of another: the graph is taken as it
+    is, and with what a member refuses decomposed, whichever costs less.
+
+    Parameters
+    ----------
+    members : sequence of Device
+        The members, the preferred one first.
+    graph : Graph
+        A graph of which a member takes each node.
+
+    Returns
+    -------
+    tuple
+        The graph, the place in ``members`` for each of its nodes, and a reason for each node that
+        is not on the first member.
+    """
+    found: tuple[float, Graph, tuple[int, ...], dict[int, str]] | None = None
+    for candidate in _candidates(members, graph):
+        claims = [claim_of(member, candidate) for member in members]
+        count = len(candidate.nodes)
+        allowed = tuple(
+            tuple(n for n, claim in enumerate(claims) if i not in claim.reasons)
+            for i in range(count)
+        )
+        if not all(allowed):
+            continue
+        refused = claims[0].reasons
+        if not refused and count == 0:
+            return candidate, (), {}
+        problem = _problem(members, candidate, allowed)
+        chosen = _cheapest(problem, len(members))
+        seconds = problem.total(chosen)
+        if found is None or seconds < found[0]:
+            first = members[0].name
+            reasons = {
+                i: f"{first} refuses it: {refused[i]}"
+                if i in refused
+                else f"it costs less than on {first}, transfers included"
+                for i, n in enumerate(chosen)
+                if n
+            }
+            found = seconds, candidate, chosen, reasons
+    if found is None:
+        raise UnsupportedError(
+            f"no member of {', '.join(m.name for m in members)} takes a node of {graph!r}, of "
+            f"which each was claimed; a member's claim is at fault"
+        )
+    return found[1:]
+
+
+def _candidates(members: Sequence[Device], graph: Graph) -> Iterator[Graph]:
+    """Yield the graph, and what is left of it where a member's refusals are decomposed."""
+    seen = [graph]
+    yield graph
+    for member in members:
+        smaller = graph
+        while True:
+            refused = frozenset(claim_of(member, smaller).reasons)
+            made = decompose(smaller, refused)
+            if made is smaller:
+                break
+            smaller = made
+        if all(smaller is not other and smaller.key != other.key for other in seen):
+            seen.append(smaller)
+            yield smaller
+
+
+def _problem(
+    members: Sequence[Device], graph: Graph, allowed: tuple[tuple[int, ...], ...]
+) -> Problem:
+    maker = {o: i for i, node in enumerate(graph.nodes) for o in node.outputs}
+    edges = tuple(
+        (maker.get(v, -1), j, v)
+        for j, node in enumerate(graph.nodes)
+        for v in dict.fromkeys(node.inputs)
+        if v not in graph.host
+    )
+    if all(len(row) == 1 for row in allowed):
+        # There is nothing to choose, and nothing to measure.
+        places = range(len(members))
+        costs = tuple(tuple(0.0 if n in row else inf for n in places) for row in allowed)
+        free = {(a, b): (0.0, 0.0) for a in places for b in places}
+        return Problem(graph, allowed, costs, edges, free)
+    speeds = [speeds_of(member) for member in members]
+    costs = tuple(
+        tuple(_seconds(speed, graph, i) if n in row else inf for n, speed in enumerate(speeds))
+        for i, row in enumerate(allowed)
+    )
+    moves = {}
+    for a, source in enumerate(members):
+        for b, target in enumerate(members):
+            if a != b:
+                start, byte = transfer(source, target)
+                # What is moved is read by a call of its own.
+                moves[a, b] = start + speeds[b].call, byte
+    return Problem(graph, allowed, costs, edges, moves)
+
+
+def _seconds(speeds: Speeds, graph: Graph, number: int) -> float:
+    count, nbytes, flops = effort(graph, graph.nodes[number])
+    return count * speeds.node + nbytes * speeds.byte + flops * speeds.flop
+
+
+def _cheapest(problem: Problem, count: int) -> tuple[int, ...]:
+    """Return the member of each node: the cheapest placement that was found."""
+    starts = [_on(problem, member) for member in range(count)]
+    if len(problem.graph.nodes) > _LIMIT or not any(len(row) > 1 for row in problem.allowed):
+        return starts[0]
+    best = min(starts, key=problem.total)
+    least = problem.total(best)
+    improved = True
+    while improved:
+        improved = False
+        for member in range(count):
+            tried = _expanded(problem, best, member)
+            seconds = problem.total(tried)
+            # Below a thousandth there is only rounding to gain.
+            if seconds < least * 0.999:
+                best, least, improved = tried, seconds, True
+    return best
+
+
+def _on(problem: Problem, member: int) -> tuple[int, ...]:
+    """Return the placement on one member, as far as it takes the nodes."""
+    return tuple(
+        member if member in row else min(row, key=costs.__getitem__)
+        for row, costs in zip(problem.allowed, problem.costs, strict=True)
+    )
+
+
+def _expanded(problem: Problem, chosen: Sequence[int], member: int) -> tuple[int, ...]:
+    """Return the cheapest placement in which nodes stay where they are, or go to one member."""
+    stay = {i: row[chosen[i]] for i, row in enumerate(problem.costs)}
+    go = {i: row[member] for i, row in enumerate(problem.costs)}
+    between: dict[tuple[int, int], float] = {}
+    for i, j, v in problem.edges:
+        here = 0 if i < 0 else chosen[i]
+        both, last = problem.moving(v, here, chosen[j]), problem.moving(v, here, member)
+        if i < 0:
+            stay[j] += both
+            go[j] += last
+            continue
+        first = problem.moving(v, member, chosen[j])
+        # The cost is both, with changes where one or the other goes (none where both do).
+        stay[j] += both
+        go[i] += first - both
+        go[j] += both - first
+        pair = first + last - both
+        between[i, j] = between.get((i, j), 0.0) + max(pair, 0.0)
+    taken = sink_side(len(problem.costs), stay, go, between)
+    return tuple(member if i in taken else n for i, n in enumerate(chosen))

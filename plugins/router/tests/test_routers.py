@@ -1,0 +1,269 @@
+"""Routers: names, who runs what and why, what is moved, state, memory, refusals."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+import calor
+from calor import nn, router
+from calor.backends.device import Device, device_of
+from calor.backends.numpy_backend import NumpyBackend
+from calor.backends.protocol import FULL, Info
+from calor.dtypes import ALL, bool_, float32, int32
+from calor.errors import ArgumentError, DeviceError, OutOfMemoryError, UnsupportedError
+from calor_router import placement
+from calor_router.backend import RouterBackend
+from calor_router.speeds import Speeds
+
+PRODUCTS = ("dot_general", "conv", "reshape", "permute", "expand")
+
+
+class Toy(NumpyBackend):
+    """A device that takes some ops, in some dtypes."""
+
+    def __init__(self, name: str, takes: Collection[str] | None, dtypes: Collection[Any]) -> None:
+        super().__init__()
+        self.name = name
+        self.takes = takes
+        self._info = Info(name, dict.fromkeys(dtypes, FULL), {"in_place": FULL})
+
+    def table(self, index: int) -> Mapping[str, Any]:
+        known = super().table(index)
+        return known if self.takes is None else {n: known[n] for n in self.takes if n in known}
+
+    def info(self, index: int) -> Info:
+        return self._info
+
+
+def toy(name: str, takes: Collection[str] | None = None, dtypes: Collection[Any] = ALL) -> Device:
+    return device_of(Toy(name, takes, dtypes), 0)
+
+
+def routed(*members: Device) -> Device:
+    return RouterBackend(members).device
+
+
+@pytest.fixture
+def products() -> Device:
+    """A router of a device with products and little else, and of NumPy."""
+    return routed(toy("products", PRODUCTS), calor.device("numpy").device)
+
+
+def with_costs(
+    monkeypatch: pytest.MonkeyPatch, speeds: Mapping[str, Speeds], move: tuple[float, float]
+) -> None:
+    monkeypatch.setattr(placement, "speeds_of", lambda device: speeds[device.backend.name])
+    monkeypatch.setattr(placement, "transfer", lambda source, target: move)
+
+
+def test_a_router_has_one_device_by_its_name() -> None:
+    device = calor.device("router:numpy, strict:numpy").device
+    assert device.name == "router:numpy:0,strict:numpy:0"
+    assert calor.device(device.name).device is device
+    assert pickle.loads(pickle.dumps(device)) is device
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("router:", 'misses the name of a device; write "router:cuda,cpu"'),
+        ("router:numpy,,numpy", "misses the name of a device"),
+        ("router:numpy,numpy:0", "names numpy:0 twice"),
+        ("router:group:numpy", "has groups among its members"),
+        ("router:router:numpy", "has routers among its members"),
+        ("router:nowhere", 'no device "nowhere"'),
+    ],
+)
+def test_wrong_names(text: str, told: str) -> None:
+    with pytest.raises(DeviceError, match=told):
+        calor.device(text)
+
+
+def test_it_can_what_one_member_can() -> None:
+    few = routed(toy("few", (), (float32, bool_)), toy("more", ("add", "expand"), (float32, int32)))
+    assert {t for t, state in few.info.dtypes.items() if state} == {float32, bool_, int32}
+    with calor.device(few):
+        assert (calor.asarray([1, 2], dtype=int32) + 1).tolist() == [2, 3]
+        with pytest.raises(UnsupportedError, match=r"exp: few:0 says .*, more:0 says .*"):
+            calor.exp(calor.asarray([1.0])).tolist()
+
+
+def test_what_a_member_refuses_runs_on_another(
+    monkeypatch: pytest.MonkeyPatch, products: Device
+) -> None:
+    slow, quick = Speeds(0.0, 1e-6, 1e-9, 1e-3), Speeds(0.0, 1e-6, 1e-9, 1e-12)
+    with_costs(monkeypatch, {"products": quick, "numpy": slow}, (1e-6, 1e-9))
+
+    @calor.jit
+    def layer(x: Any, w: Any) -> Any:
+        return calor.tanh(x @ w) @ w
+
+    with calor.device(products):
+        x, w = (calor.asarray(a.astype(np.float32)) for a in (np.ones((2, 3)), np.eye(3)))
+        made = layer(x, w)
+        before = products.fallbacks
+        layer(x, w).tolist()
+        assert products.fallbacks == before + 1, "a tanh"
+        told = router.explain(layer, x, w)
+    assert np.allclose(made.numpy(), np.tanh(np.ones((2, 3))))
+    assert [told.members[m] for m, _ in told.stages] == ["products:0", "numpy:0", "products:0"]
+    assert told.moved_bytes == 2 * 24, "the product's result there, and back"
+    assert str(told).splitlines() == [
+        "3 parts on products:0, numpy:0; a call moves 2 values, 48 B",
+        "  1. products:0: 1 dot_general",
+        "  2. numpy:0: 1 tanh",
+        "  3. products:0: 1 dot_general",
+        "  1 tanh on numpy:0: products:0 refuses it: not in the device's op table",
+    ]
+
+
+def test_strict_refuses_what_runs_elsewhere(products: Device) -> None:
+    with calor.device(products):
+        x = calor.ones((2, 2))
+        calor.eval(x)
+        with router.strict():
+            assert (x @ x).tolist() == [[2.0, 2.0], [2.0, 2.0]]
+            with pytest.raises(UnsupportedError, match=r"tanh: products:0 refuses it"):
+                calor.tanh(x).tolist()
+        assert calor.tanh(x * 0).tolist() == [[0.0, 0.0], [0.0, 0.0]]
+
+
+def test_explain_wants_a_router() -> None:
+    with pytest.raises(ArgumentError, match=r"this one ran on numpy:0"), calor.device("numpy"):
+        router.explain(calor.exp, calor.ones(2))
+
+
+def test_a_value_is_moved_once(products: Device) -> None:
+    with calor.device(products):
+        x = calor.asarray(np.ones((4, 4), np.float32))
+        calor.eval(calor.tanh(x))
+        before = products.transfers
+        calor.eval(calor.exp(x), calor.sin(x))
+        assert products.transfers == before
+
+
+def test_copies_are_given_up_where_memory_runs_out() -> None:
+    second = toy("second")
+    device = routed(toy("first", PRODUCTS), second)
+    backend: Any = second.backend
+    kept = [np.full((100, 100), n, np.float32) for n in range(3)]
+    with calor.device(device):
+        x, y, z = (calor.asarray(a) for a in kept)
+        calor.eval(calor.tanh(x))
+        held = second.memory.in_use
+        assert held >= 40_000, "a copy of x"
+        # The operand and the result fit beside nothing else.
+        backend.set_memory_limit(0, held + 80_000)
+        assert np.allclose(calor.tanh(y).numpy(), np.tanh(kept[1]))
+        assert np.allclose(calor.tanh(z).numpy(), np.tanh(kept[2]))
+        backend.set_memory_limit(0, 30_000)
+        with pytest.raises(OutOfMemoryError):
+            calor.tanh(z).tolist()
+        backend.set_memory_limit(0, None)
+        assert np.array_equal(x.numpy(), kept[0])
+        assert np.allclose(calor.tanh(z).numpy(), np.tanh(kept[2]))
+
+
+def test_state_lives_where_it_is_made(products: Device) -> None:
+    @calor.jit
+    def step(w: Any, x: Any) -> None:
+        w[:] = calor.tanh(w) + x @ x
+
+    with calor.device(products):
+        w, x = calor.zeros((3, 3)), calor.ones((3, 3))
+        step(w, x)
+        step(w, x)
+        assert np.allclose(w.numpy(), np.tanh(3.0) + 3.0)
+        assert w._value.buffer.home == 1
+
+
+def test_training_is_that_of_one_device(products: Device) -> None:
+    def trained(device: Any) -> list[Any]:
+        with calor.device(device):
+            calor.random.seed(3)
+            model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+            x = calor.random.normal((16, 4), key=calor.random.key(1))
+            y = calor.asarray(np.arange(16) % 2)
+
+            @calor.jit
+            def step(model: Any) -> Any:
+                loss = nn.functional.cross_entropy(model(x), y)
+                loss.backward()
+                with calor.no_grad():
+                    for p in model.parameters():
+                        p -= 0.1 * p.grad
+                        p.grad = None
+                return loss
+
+            return [float(step(model)) for _ in range(3)]
+
+    assert np.allclose(trained(products), trained("numpy"), rtol=1e-6)
+
+
+def test_a_stored_program_wants_its_members(products: Device) -> None:
+    backend: Any = products.backend
+    graph = calor.trace(lambda x: calor.tanh(x @ x), calor.ones((2, 2)))
+    data = backend.serialize(0, backend.compile(0, graph))
+    again = backend.deserialize(0, data)
+    given = backend.upload(0, np.eye(2, dtype=np.float32))
+    made = backend.download(0, again([given])[0], graph.output_specs[0])
+    assert np.allclose(made, np.tanh(np.eye(2)))
+    with pytest.raises(DeviceError, match=r"stored for a router of products:0, numpy:0"):
+        calor.device("router:numpy").device.backend.deserialize(0, data)
+
+
+@pytest.mark.parametrize("size", [4, 400])
+def test_work_goes_where_it_costs_least(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """The second member has fast products, and is far away: small ones stay."""
+    speeds = {
+        "near": Speeds(0.0, 1e-6, 1e-9, 1e-9),
+        "far": Speeds(0.0, 1e-6, 1e-9, 1e-12),
+    }
+    with_costs(monkeypatch, speeds, (20e-6, 1e-9))
+    with calor.device(routed(toy("near"), toy("far"))):
+        x = calor.ones((size, size))
+        told = router.explain(calor.jit(lambda x: calor.tanh(x @ x @ x)), x)
+    ran = {told.graph.nodes[i].op.name: told.members[m] for i, m in enumerate(told.chosen)}
+    assert ran["dot_general"] == ("far:0" if size == 400 else "near:0")
+    if size == 400:
+        assert "2 dot_general on far:0: it costs less than on near:0" in str(told)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_placement_is_cheaper(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Of two members a cut is the least of all placements, tried one by one."""
+    rng = np.random.default_rng(seed)
+    names = ("near", "far")
+    speeds = {n: Speeds(0.0, *rng.uniform(0, 1e-6, 1), *rng.uniform(0, 1e-9, 2)) for n in names}
+    with_costs(monkeypatch, speeds, (float(rng.uniform(0, 3e-6)), 0.0))
+    members = [toy(n) for n in names]
+
+    def drawn(x: Any) -> Any:
+        values = [x]
+        choose = np.random.default_rng(seed)
+        ops: list[Callable[[Any, Any], Any]] = [calor.add, calor.matmul, lambda a, _: calor.tanh(a)]
+        for _ in range(7):
+            a, b = (values[i] for i in choose.integers(0, len(values), 2))
+            values.append(ops[choose.integers(3)](a, b))
+        return values[-1] + values[-2]
+
+    graph = calor.trace(drawn, calor.ones((16, 16)))
+    found, chosen, _ = placement.placed(members, graph)
+    problem = placement._problem(members, found, tuple((0, 1) for _ in found.nodes))
+    count = len(found.nodes)
+    every = (tuple((number >> i) & 1 for i in range(count)) for number in range(1 << count))
+    assert problem.total(chosen) <= min(map(problem.total, every)) * 1.001
+
+
+def test_three_members() -> None:
+    """The third one alone has sines, the second one alone cosines."""
+    device = routed(toy("a", ("add", *PRODUCTS)), toy("b", ("cos", "add")), toy("c", ("sin",)))
+    with calor.device(device):
+        x = calor.asarray([0.0, 1.0])
+        made = calor.sin(x) + calor.cos(x)
+        assert np.allclose(made.numpy(), np.sin([0.0, 1.0]) + np.cos([0.0, 1.0]))
