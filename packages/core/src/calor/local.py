@@ -18,6 +18,8 @@ class _Local(threading.local):
         self.asides: weakref.WeakSet[Any] = weakref.WeakSet()
         self.jit: list[Any] = []
         self.grad_enabled = True
+        # Where gradients end that recomputations take, by ids of records, the innermost last.
+        self.ends: list[frozenset[int]] = []
         # The functions with gradients of their own whose forward functions run.
         self.forwarding: list[Any] = []
         # The modules whose forward passes run, the outermost first.

@@ -210,6 +210,20 @@ class TestCheckpoint:
         second = calor.grad(calor.grad(lambda x: function(x).sum()))
         assert second(calor.asarray(2.0, dtype=calor.float64)).item() == pytest.approx(12.0)
 
+    @pytest.mark.parametrize("inner", ["grad", "jvp", "vmap"])
+    def test_transforms_inside_when_the_gradient_is_asked_for_later(self, inner: str) -> None:
+        forms: dict[str, Any] = {
+            "grad": lambda t: calor.grad(lambda u: (u * u * t).sum())(t),
+            "jvp": lambda t: calor.jvp(lambda u: u * t, (t,), (t,))[1] * 2,
+            "vmap": lambda t: calor.vmap(lambda u: u * t[0])(t) * 2,
+        }
+        again = calor.checkpoint(forms[inner])
+        for x in (tensor(3), leaf(3)):
+            pull = calor.vjp(again, x)[1]
+            assert pull(tensor(1))[0].tolist() == [12.0]
+            push = calor.linearize(again, x)[1]
+            assert push(tensor(1)).tolist() == [12.0]
+
     def test_nested(self) -> None:
         inner = calor.checkpoint(calor.sin)
         outer = calor.checkpoint(lambda x: inner(x) * x)

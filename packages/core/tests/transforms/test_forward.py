@@ -94,3 +94,14 @@ def test_custom_rules_have_no_forward_mode() -> None:
     square.defvjp(lambda x: (x * x, x), lambda x, g: (g * 2 * x,))
     with pytest.raises(GradientError, match="only a reverse rule; give it a forward rule"):
         calor.jvp(square, (tensor(1),), (tensor(1),))
+
+
+def test_a_jitted_loop_moves_forward_as_the_loop_does() -> None:
+    def loop(x: Any) -> Any:
+        return calor.while_loop(lambda c: calor.sum(c) < 9, lambda c: c * c + x, x)
+
+    x, t = calor.asarray([1.0, 2.0]), calor.asarray([1.0, 0.5])
+    want = calor.jvp(loop, (x,), (t,))[1].tolist()
+    assert calor.jvp(calor.jit(loop), (x,), (t,))[1].tolist() == want
+    assert calor.linearize(calor.jit(loop), x)[1](t).tolist() == want
+    assert calor.jacfwd(calor.jit(loop))(x).shape == (2, 2)

@@ -12,7 +12,8 @@ against it descends.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Self
 
 from calor.errors import GradientError
@@ -279,24 +280,40 @@ def reachable(roots: Iterable[Any], stop: frozenset[int] = frozenset()) -> list[
     return sorted(seen.values(), key=lambda r: -r.serial)
 
 
+@contextmanager
+def ending_at(records: Iterable[Any]) -> Iterator[None]:
+    """Context in which a gradient is taken to these records, whatever is below them.
+
+    What is recomputed for a gradient ends there, and the transform that asked for it may be over.
+    """
+    local.ends.append(frozenset(map(id, records)))
+    try:
+        yield
+    finally:
+        local.ends.pop()
+
+
+def _is_end(record: Any) -> bool:
+    return any(id(record) in ends for ends in local.ends)
+
+
 def reaches_outside(records: Iterable[Any], inside: frozenset[int]) -> bool:
     """Return whether a gradient can end anywhere besides the leaves whose ids are ``inside``."""
+    records = list(records)
     return any(
-        bool(r.parents) if id(r) in inside else not r.parents and r.active
-        for r in records
-        if type(r) is Leaf
-    )
+        bool(r.parents) if id(r) in inside else r.active for r in records if type(r) is Leaf
+    ) or (bool(local.ends) and any(_is_end(r) for r in records if id(r) not in inside))
 
 
 def alive(roots: Iterable[Any]) -> set[int]:
     """Return the ids of the records at and below the roots from which a gradient can end anywhere.
 
-    It ends in a leaf of a tensor, or of a transform that still runs.
+    It ends in a leaf of a tensor, or of a transform that still runs, or where a recomputation does.
     """
     found: set[int] = set()
     for record in reversed(reachable(roots)):
-        own = type(record) is Leaf and not record.parents and record.active
-        if own or any(id(p) in found for p in record.parents if p is not None):
+        own = type(record) is Leaf and record.active
+        if own or _is_end(record) or any(id(p) in found for p in record.parents if p is not None):
             found.add(id(record))
     return found
 

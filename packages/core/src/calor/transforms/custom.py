@@ -18,7 +18,15 @@ from calor.ops.backpropagation import backpropagate
 from calor.ops.base import Op, op
 from calor.ops.gradient_rules import GradientRule, custom_gradient
 from calor.recording.journal import Journal
-from calor.recording.records import Custom, Leaf, Projection, boundary, enable_grad, next_serial
+from calor.recording.records import (
+    Custom,
+    Leaf,
+    Projection,
+    boundary,
+    enable_grad,
+    ending_at,
+    next_serial,
+)
 from calor.recording.replay import replay
 from calor.specs import Spec, spec
 from calor.tensor.tensor import wrap
@@ -388,7 +396,7 @@ def checkpoint(function: Callable[..., Any]) -> Callable[..., Any]:  # numpydoc 
 
         def pull(gs: list[Any]) -> list[Any]:
             create_graph = local.grad_enabled
-            with enable_grad(), journal.rewound(), mode, casting_anew():
+            with enable_grad(), journal.rewound(), mode, casting_anew(), ending_at(edges):
                 again = [barrier(x) if isinstance(x, Handle) else x for x in held]
                 inner_args, inner_kwargs = tree.unflatten(structure, again)
                 made = tree.leaves(function(*inner_args, **inner_kwargs))

@@ -13,6 +13,7 @@ from typing import Any
 
 from calor import tree
 from calor.errors import GradientError, ShapeError
+from calor.graph.graph import Graph
 from calor.ops.backpropagation import backpropagate
 from calor.ops.sources import zeros_of
 from calor.recording import record as recorder
@@ -25,6 +26,8 @@ from calor.recording.records import (
     enable_grad,
     reachable,
 )
+from calor.recording.replay import replay
+from calor.tensor.tensor import wrap
 from calor.tensor.values import Handle
 from calor.transforms.grad import Differentiated, matching, seed_for, strip
 
@@ -215,6 +218,32 @@ def _tangent(record: Record, tangents: list[Any]) -> Any:
     if isinstance(record, ManyRecord):
         return transposed(record.pull, sig.outputs, tangents)
     return transposed(lambda us: record.pull(us[0]), sig.outputs, tangents)[0]
+
+
+def push_forward(
+    graph: Graph, inputs: Sequence[Any], wanted: Sequence[int], tangents: Sequence[Any]
+) -> list[Any]:
+    """Return the tangents of a graph's outputs for those of some inputs, None where none moves.
+
+    The graph is recorded again; a loop that has no gradient has a derivative.
+    """
+    given = list(inputs)
+    moving: dict[int, Any] = {}
+    with enable_grad():
+        for i, t in zip(wanted, tangents, strict=True):
+            leaf = Leaf(given[i]._record)
+            if t is not None:
+                moving[id(leaf)] = t
+            given[i] = wrap(given[i]._value, leaf)
+        outputs = replay(graph, given)
+        leaves = [given[i]._record for i in wanted]
+        order = reachable((y._record for y in outputs), frozenset(map(id, leaves)))[::-1]
+        for record in order:
+            if id(record) not in moving:
+                _push(record, moving)
+    for leaf in leaves:
+        leaf.active = False
+    return [None if y._record is None else moving.get(id(y._record)) for y in outputs]
 
 
 def transposed(

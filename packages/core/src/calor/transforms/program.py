@@ -28,6 +28,7 @@ from calor.transforms.argument_gradients import check_apart, kinds, present, sto
 from calor.transforms.arguments import Arguments
 from calor.transforms.binding import Binding, Bindings
 from calor.transforms.flows import flows
+from calor.transforms.forward import push_forward
 from calor.transforms.state import Stateful, epoch
 from calor.transforms.traced import Traced, get
 from calor.transforms.traced import traced as trace_function
@@ -278,8 +279,11 @@ class Program:
             bare = [wrap(x._value) if isinstance(x, Handle) else x for x in inputs]
             return list(backward(bare, present))
 
+        def push(tangents: Sequence[Any]) -> list[Any]:
+            return push_forward(graph, inputs, wanted, tangents)
+
         parents = tuple(inputs[i]._record for i in wanted)
-        record = Custom(parents, pull, len(graph.outputs), graph.output_specs)
+        record = Custom(parents, pull, len(graph.outputs), graph.output_specs, push)
         leaves, structure = tree.flatten(result)
         for (is_tensor, slot), leaf in zip(traced.leaves, leaves, strict=True):
             if is_tensor and reached[slot]:

@@ -12,7 +12,7 @@ from .meanings import Plain
 from .pieces import Block, Rng, piece
 from .wrappers import WRAPPERS, fits, wrapped
 
-SHAPES: Final = ((3,), (2, 2), (3,), (2,))
+SHAPES: Final = ((3,), (2, 2), (2,), (2,))
 # Derivatives within each other: the meaning takes each element of each.
 _MOST: Final = 3
 _DIFFERENTIATING: Final = {
@@ -33,7 +33,8 @@ class Nest:
 
     def meaning(self, *arrays: Any) -> Any:
         """Return what the program means."""
-        return np.asarray(self.block.run(Plain(), *arrays))
+        with np.errstate(all="ignore"):
+            return np.asarray(self.block.run(Plain(), *arrays))
 
 
 def _inside(rng: Rng, shape: tuple[int, ...], depth: int, derivatives: int) -> Block:
@@ -41,7 +42,7 @@ def _inside(rng: Rng, shape: tuple[int, ...], depth: int, derivatives: int) -> B
         return piece(rng, shape)
     for _ in range(20):
         name = str(rng.choice(list(WRAPPERS)))
-        cost = 2 if name == "hessian" else name in _DIFFERENTIATING
+        cost = _cost(name)
         if cost > derivatives:
             continue
         made = _around(name, rng, shape, depth, derivatives - cost)
@@ -62,13 +63,29 @@ def _around(
     return wrapped(name, rng, shape, inner, other)
 
 
-def drawn(name: str, number: int, depth: int = 3) -> Nest:
-    """Draw a program whose outermost transform is the named one."""
+# What stands around a program, the outermost first: where what a trace keeps is used from outside.
+CHAINS: Final[tuple[tuple[str, ...], ...]] = (
+    (), ("jit",), ("grad", "jit"), ("jvp", "jit"), ("vmap",), ("grad",), ("vjp", "checkpoint"),
+    ("grad", "vmap"), ("linearize", "jit"), ("grad", "scan"), ("jit", "vmap"), ("vjp", "cond"),
+    ("grad", "jit", "checkpoint"), ("jacrev", "jit"), ("jvp", "vmap"), ("vjp", "jit", "vmap"),
+    ("vmap", "grad"),
+)  # fmt: skip
+
+
+def _cost(*names: str) -> int:
+    return sum(2 if name == "hessian" else name in _DIFFERENTIATING for name in names)
+
+
+def drawn(name: str, number: int, depth: int = 3, around: tuple[str, ...] = ()) -> Nest:
+    """Draw a program whose outermost transform is the named one, within others."""
     rng = np.random.default_rng([number, list(WRAPPERS).index(name)])
     shape = SHAPES[int(rng.integers(len(SHAPES)))]
-    left = _MOST - (2 if name == "hessian" else name in _DIFFERENTIATING)
+    left = max(_MOST - _cost(name, *around), 0)
     made = None
     while made is None:
         made = _around(name, rng, shape, depth, left)
+    for outer in reversed(around):
+        if fits(outer, made):
+            made = wrapped(outer, rng, shape, made, piece(rng, shape))
     x, w = (np.asarray(rng.uniform(0.2, 1.0, shape) * rng.choice((-1, 1), shape)) for _ in "xw")
     return Nest(made, (x, w))
