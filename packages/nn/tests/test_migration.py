@@ -53,3 +53,14 @@ def test_modules_have_one_copy_under_both_names() -> None:
 def test_other_names_are_missing_without_a_hint() -> None:
     with pytest.raises(AttributeError, match="module 'calor_nn' has no attribute 'Nothing'$"):
         nn.Nothing  # type: ignore[attr-defined]
+
+
+def test_too_many_arguments_are_told_in_a_trace_too() -> None:
+    x = calor.ones((1, 2, 4, 8))
+
+    def wrong(a: Any) -> Any:
+        return nn.functional.scaled_dot_product_attention(a, x, x, x)  # type: ignore[misc]
+
+    for call in (wrong, calor.jit(wrong), calor.vmap(wrong)):
+        with pytest.raises(TypeError, match="takes 3 positional arguments but 4 were given"):
+            call(x)

@@ -240,6 +240,20 @@ def test_zero_grad() -> None:
     assert [p.grad for p in layer.parameters()] == [None, None]
 
 
+def test_edits_of_a_sequential_keep_the_names_that_were_given() -> None:
+    first, second, third = (nn.ReLU() for _ in range(3))
+    model = nn.Sequential({"first": first, "second": second})
+    model.append(third)
+    model.insert(1, nn.Tanh())
+    model[0] = nn.Linear(2, 2)
+    names = [name for name, _ in model.named_children()]
+    assert names == ["first", "1", "second", "3"]
+    assert [name for name, _ in model[2:].named_children()] == ["second", "1"]
+    del model[1]
+    assert [name for name, _ in model.named_children()] == ["first", "second", "2"]
+    assert [*model][1:] == [second, third]
+
+
 def test_sequential_and_list_edit() -> None:
     layers = [nn.Linear(2, 2) for _ in range(4)]
     model = nn.Sequential(*layers[:2])

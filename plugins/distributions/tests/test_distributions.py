@@ -288,3 +288,12 @@ def test_wrong_arguments_are_refused() -> None:
         d.Independent(d.Normal(0.0, 1.0), 1)
     with pytest.raises(ShapeError, match="2 weights"):
         d.MixtureSameFamily(d.Categorical(calor.ones(2)), d.Normal(calor.zeros(3), 1.0))
+
+
+def test_numbers_have_the_dtype_of_the_parameters() -> None:
+    base = d.Normal(calor.asarray(0.0, dtype="float64"), calor.asarray(1.0, dtype="float64"))
+    image = d.TransformedDistribution(base, [d.ExpTransform()])
+    for made, wanted in ((image.cdf(0.1), st.lognorm(1).cdf(0.1)),
+                         (image.icdf(0.1), st.lognorm(1).ppf(0.1))):  # fmt: skip
+        assert made.dtype is calor.float64
+        assert abs(float(made) / wanted - 1) < 1e-13

@@ -446,7 +446,8 @@ def wrong_call(
                 return TypeError(f"{text}; in calor it is {ours}=")
             if theirs in ADVICE:
                 return TypeError(f"{text}; {ADVICE[theirs]}")
-    sizes = ", ".join(map(repr, positional))
     if "shape" in accepted and positional and all(type(n) is int for n in positional):
+        # Numbers alone are printed: a traced tensor has no text.
+        sizes = ", ".join(map(repr, positional))
         return TypeError(f"{text}; a shape is one argument: {function.__name__}(({sizes}))")
     return error

@@ -10,12 +10,19 @@ from calor_nn.module import Module
 
 
 class _Numbered(Module):
-    """Modules as attributes named 0, 1, 2 …, as in PyTorch's state dicts."""
+    """Modules as attributes named 0, 1, 2 …, as in PyTorch's state dicts, or as they were given."""
 
     def _list(self) -> list[Module]:
         return [value for value in vars(self).values() if isinstance(value, Module)]
 
-    def _set(self, modules: Iterable[Module]) -> None:
+    def _given(self) -> list[str]:
+        """Return the names that the modules were given, empty for those that are numbered."""
+        names = [name for name, value in vars(self).items() if isinstance(value, Module)]
+        return ["" if name.isdecimal() else name for name in names]
+
+    def _set(self, modules: Iterable[Module], given: Iterable[str] = ()) -> None:
+        """Hold these modules by the names that they were given, or by number."""
+        names = [*given]
         for name in [n for n, value in vars(self).items() if isinstance(value, Module)]:
             delattr(self, name)
         for number, module in enumerate(modules):
@@ -24,7 +31,8 @@ class _Numbered(Module):
                     f"{type(self).__name__} holds modules, not a {type(module).__name__}; "
                     f"derive a class from nn.Module"
                 )
-            setattr(self, str(number), module)
+            name = names[number] if number < len(names) else ""
+            setattr(self, name or str(number), module)
 
     def __len__(self) -> int:
         return len(self._list())
@@ -42,18 +50,18 @@ class _Numbered(Module):
         if not isinstance(index, slice):
             return found
         made = type(self).__new__(type(self))
-        made._set(found)  # type: ignore[arg-type]
+        made._set(found, self._given()[index])  # type: ignore[arg-type]
         return made
 
     def __setitem__(self, index: int, module: Module) -> None:
         held = self._list()
         held[index] = module
-        self._set(held)
+        self._set(held, self._given())
 
     def __delitem__(self, index: int | slice) -> None:
-        held = self._list()
-        del held[index]
-        self._set(held)
+        held, given = self._list(), self._given()
+        del held[index], given[index]
+        self._set(held, given)
 
     def append(self, module: Module) -> None:
         """Add a module at the end.
@@ -68,7 +76,7 @@ class _Numbered(Module):
         ArgumentError
             If it is not a module.
         """
-        self._set([*self._list(), module])
+        self._set([*self._list(), module], self._given())
 
     def extend(self, modules: Iterable[Module]) -> None:
         """Add modules at the end.
@@ -83,7 +91,7 @@ class _Numbered(Module):
         ArgumentError
             If one is not a module.
         """
-        self._set([*self._list(), *modules])
+        self._set([*self._list(), *modules], self._given())
 
     def insert(self, index: int, module: Module) -> None:
         """Add a module before a position.
@@ -100,9 +108,10 @@ class _Numbered(Module):
         ArgumentError
             If it is not a module.
         """
-        held = self._list()
+        held, given = self._list(), self._given()
         held.insert(index, module)
-        self._set(held)
+        given.insert(index, "")
+        self._set(held, given)
 
 
 class Sequential(_Numbered):

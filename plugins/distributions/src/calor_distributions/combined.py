@@ -126,7 +126,7 @@ class TransformedDistribution(Distribution):
 
     def cdf(self, value: Any) -> Tensor:
         sign = self._monotone("cdf")
-        made = self.base_dist.cdf(self._map.inverse(value))
+        made = self.base_dist.cdf(self._map.inverse(self._value(value)))
         return made if sign > 0 else 1 - made
 
     def icdf(self, value: Any) -> Tensor:
