@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import re
 import sys
+from typing import Any
 
 import pytest
 
