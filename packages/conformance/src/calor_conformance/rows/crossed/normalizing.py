@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -151,6 +152,7 @@ def _heads(scenario: Scenario, rng: np.random.Generator, dtype: DType) -> Proble
         )
         return [made, *pull(d)]
 
+    @cache
     def want() -> list[Array]:
         given = [wide(a) for a in (q, k, v)]
         more = [a if a.dtype.kind == "b" else wide(a) for a in extras]
