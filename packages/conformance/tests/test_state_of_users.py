@@ -9,6 +9,7 @@ import pytest
 
 import calor
 from calor import device_control, other_files, safetensors_file, timing
+from calor.backends.numpy_backend import NumpyBuffer
 from calor.local import local
 from calor.methods import core, pickling
 from calor.methods import repr as printing
@@ -20,6 +21,7 @@ from calor_conformance.checks.drawn_files import drawn_files
 from calor_conformance.checks.drawn_leaves import drawn_leaves
 from calor_conformance.checks.drawn_modules import drawn_modules
 from calor_conformance.checks.drawn_optimizers import drawn_optimizers
+from calor_conformance.checks.drawn_weights import drawn_weights
 from calor_conformance.checks.nested_modes import nested_modes
 from calor_conformance.checks.printed import printed
 from calor_nn import Conv1d, loading, module
@@ -36,6 +38,7 @@ CHECKS = {
         drawn_files,
         drawn_optimizers,
         drawn_modules,
+        drawn_weights,
     )
     for c in made()
 }
@@ -78,6 +81,7 @@ FAULTS: list[tuple[str, Any, str, Any, str]] = [
     ("calor_nn.drawn-trees", module, "_wants_gradients", lambda value: False, "parameters"),
     ("calor_nn.drawn-trees", loading, "_convert", lambda leaf, device, dtype: None, "is"),
     ("calor_nn.drawn-trees", module.Module, "__deepcopy__", lambda self, memo: self, "copy"),
+    ("drawn-weights", NumpyBuffer, "exported", False, "a held array changed"),
     ("printed-modules", module.tables, "_totals", lambda module: [], "parameters"),
 ]
 

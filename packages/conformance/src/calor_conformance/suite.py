@@ -38,6 +38,7 @@ from .checks import (
     drawn_optimizers,
     drawn_sizes,
     drawn_views,
+    drawn_weights,
     errors,
     features,
     found_nans,
@@ -202,6 +203,7 @@ def _contracts() -> Iterator[Check]:
     yield from drawn_memory.drawn_memory()
     yield from drawn_exchange.drawn_exchange()
     yield from drawn_views.drawn_views()
+    yield from drawn_weights.drawn_weights()
     yield from drawn_learning.drawn_learning()
     yield from drawn_leaves.drawn_leaves()
     yield from drawn_files.drawn_files()
