@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -140,6 +141,29 @@ def test_what_the_caller_froze_stays_frozen(frozen: bool, monkeypatch: pytest.Mo
     left = gc.get_freeze_count()
     gc.freeze()
     assert bool(left) == frozen
+
+
+def test_a_long_run_frees_what_was_frozen_and_became_garbage(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(collecting, "_ALL_AGAIN", 3)
+    monkeypatch.setattr(collecting, "_begun", 0)
+
+    class Circle:
+        def __init__(self) -> None:
+            self.own = self
+
+    with quick_collections():
+        circle = Circle()
+        gone = weakref.ref(circle)
+        with quick_collections():
+            pass
+        del circle
+        with quick_collections():
+            gc.collect()
+            assert gone() is not None
+        with quick_collections():
+            assert gone() is None
 
 
 def some(*names: str) -> list[Check]:

@@ -14,6 +14,10 @@ from contextlib import contextmanager
 # objects one by one, so that it is asked only until there are some.
 _quick = False
 _others = False
+# What is frozen and becomes garbage in circles is freed when so many blocks within a run have
+# begun: a deep search has them for hours.
+_ALL_AGAIN = 256
+_begun = 0
 # How many new objects are looked through together; most checks make fewer.
 _SELDOM = 20_000
 
@@ -47,9 +51,12 @@ def quick_collections() -> Iterator[None]:
 
     In a block within another one, that is what stays of all that was made since.
     """
-    global _quick
+    global _begun, _quick
     if _quick:
-        # What is garbage now would never be freed.
+        _begun += 1
+        if _begun % _ALL_AGAIN == 0:
+            gc.unfreeze()
+        # What is garbage now would stay.
         gc.collect()
         gc.freeze()
         yield
