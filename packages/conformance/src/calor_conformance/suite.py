@@ -50,6 +50,7 @@ from .checks import (
     index_forms,
     jit_states,
     jitted_calls,
+    jitted_steps,
     joint_probabilities,
     layers,
     limits,
@@ -216,6 +217,7 @@ def _contracts() -> Iterator[Check]:
     yield from complex_parts.complex_parts()
     yield from jit_states.jit_states()
     yield from jitted_calls.jitted_calls()
+    yield from jitted_steps.jitted_steps()
     yield from wrong_uses.wrong_uses()
     yield from persistence.kept_values()
     yield from autocasting.autocasting()

@@ -225,3 +225,33 @@ def test_checkpoint_inside_and_around_jit() -> None:
     around = calor.grad(lambda t: calor.checkpoint(calor.jit(function))(t).sum())
     assert inside(x).item() == pytest.approx(want)
     assert around(x).item() == pytest.approx(want)
+
+
+def test_a_step_adds_to_the_gradients_that_others_left() -> None:
+    def total(x: Any) -> Any:
+        return (x * layer.w).sum()
+
+    def add(x: Any) -> Any:
+        total(x).backward()
+
+    def step(x: Any) -> Any:
+        total(x).backward()
+        made = layer.w.grad * 1
+        layer.w.grad = None
+        return made
+
+    def look(x: Any) -> Any:
+        return x if layer.w.grad is None else layer.w.grad
+
+    layer = Linear([[1.0]], [0.0])
+    x = calor.asarray([[3.0]], dtype=calor.float64)
+    add, step, look = calor.jit(add), calor.jit(step), calor.jit(look)
+    for count in (1, 2, 1, 3):
+        layer.w.grad = None
+        assert look(x).item() == 3.0
+        for n in range(1, count):
+            add(x)
+            assert look(x).item() == 3.0 * n
+        assert step(x).item() == 3.0 * count
+        assert layer.w.grad is None
+    assert (add.trace_count, step.trace_count, look.trace_count) == (2, 2, 2)

@@ -137,6 +137,17 @@ class TestObjects:
         assert by_closure(x).item() == by_method(x).item() == 21.0
         assert layer.calls.item() == 6
 
+    def test_objects_that_are_defaults_are_followed(self) -> None:
+        layer = Linear([[2.0]], [0.0])
+        by_place, by_name = (
+            calor.jit(lambda x, held=layer: held(x)), calor.jit(lambda x, *, held=layer: held(x))
+        )  # fmt: skip
+        for f in (by_place, by_name):
+            layer.w = tensor(2).reshape(1, 1)
+            assert f(tensor(3)).tolist() == [6.0]
+            layer.w = tensor(5).reshape(1, 1)
+            assert f(tensor(3)).tolist() == [15.0]
+
     def test_a_static_attribute_makes_a_new_trace(self) -> None:
         class Power(Stateful):
             def __init__(self) -> None:

@@ -87,6 +87,8 @@ class CoreMethods(Tensor):
         """The gradient that ``backward()`` has added up, or None."""
         if local.jit:
             note_gradients()
+            for trace in local.jit:
+                trace.note_look(self)
         found: Tensor | None = self._grad
         return found
 

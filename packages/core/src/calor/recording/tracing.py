@@ -214,7 +214,7 @@ class GraphTrace(Trace):
 
     def note_write(self, handle: Handle) -> None:
         """Called before a handle is given another value."""
-        if self.read_only is not None and not self._is_local(handle):
+        if self.read_only is not None and not self.is_local(handle):
             raise TraceError(
                 f"{self.name} changes a tensor from outside in place ({user_line()}), which it "
                 f"must not; {self.read_only}"
@@ -224,14 +224,18 @@ class GraphTrace(Trace):
 
     def note_grad(self, handle: Handle) -> None:
         """Called before a handle's accumulated gradient changes."""
-        if self.inner and not self._is_local(handle):
+        if self.inner and not self.is_local(handle):
             raise TraceError(
                 f"{self.name} changes the .grad of a tensor from outside ({user_line()}); take "
                 f"the gradient inside with calor.value_and_grad, and return it"
             )
         self.grads.setdefault(id(handle), (handle, handle._grad))
 
-    def _is_local(self, handle: Handle) -> bool:
+    def note_look(self, handle: Handle) -> None:
+        """Called before a handle's accumulated gradient is looked at."""
+        self.grads.setdefault(id(handle), (handle, handle._grad))
+
+    def is_local(self, handle: Handle) -> bool:
         """Return whether a tensor was made within this trace."""
         if id(handle) in self.captures:
             return False

@@ -403,7 +403,8 @@ def _static(
 def hidden_state(function: Callable[..., Any]) -> list[Stateful]:
     """Return the Stateful objects that a function reaches without arguments.
 
-    These are its own ``self``, its closure's cells, and the globals that its code names.
+    These are its own ``self``, its closure's cells, what its parameters are by default, and the
+    globals that its code names.
     """
     found: dict[int, Stateful] = {}
 
@@ -429,6 +430,8 @@ def hidden_state(function: Callable[..., Any]) -> list[Stateful]:
                 visit(cell.cell_contents, depth + 1)
             except ValueError:
                 continue
+        for default in (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()):
+            visit(default, depth + 1)
         for code_name in _names(value.__code__):
             named = value.__globals__.get(code_name)
             if isinstance(named, Stateful | types.FunctionType) and (

@@ -232,7 +232,9 @@ class Tracer:
         graph = trace.graph(outputs)
         captures = list(trace.captures.values())
         order = {id(c): i for i, c in enumerate(captures)}
-        owners = self._owners(captures, [h for h, _ in grads])
+        # A gradient that was looked at, or set and given up again, is not written and yet read.
+        asked = [(h, None) for h, _ in trace.grads.values() if not trace.is_local(h)]
+        owners = self._owners(captures, [h for h, _ in (*grads, *sinks.others(asked))])
         number = {id(h): i for i, h in enumerate(owners)}
         return Traced(
             graph=simplify(graph) if self.simple else graph,
