@@ -103,8 +103,18 @@ def _convolved(x: Array, w: Array) -> Array:
     return np.asarray(np.einsum("nclk,ock->nol", rows, w))
 
 
+def _crossed(x: Array, w: Array) -> Array:
+    rows = np.lib.stride_tricks.sliding_window_view(x, w.shape[-1], -1)
+    return np.asarray(np.einsum("nclk,ock->nol", rows, w))
+
+
 def _windows(x: Array) -> Array:
     return np.asarray(np.lib.stride_tricks.sliding_window_view(x, 3, -1).max(-1))
+
+
+def _sums_apart(x: Array) -> Array:
+    """Sums of 3 elements each 2 apart, at every third place."""
+    return np.asarray(np.lib.stride_tricks.sliding_window_view(x, 5, -1)[:, ::3, ::2].sum(-1))
 
 
 def _padded(x: Array) -> Array:
@@ -150,9 +160,13 @@ SIZES: list[Sized] = [
           lambda x: x.argmax(1)),
     Sized("argmax", "end", GRIDS, _last_alone, lambda x: calor.argmax(x, axis=1),
           lambda x: x.argmax(1)),
-    Sized("cumsum", "", GRIDS, _X, _op("cumsum", axis=0, reverse=False), np.cumsum),
-    Sized("cumsum", "reverse", GRIDS, _X, _op("cumsum", axis=0, reverse=True),
+    Sized("cumsum", "", LARGE, _X, _op("cumsum", axis=0, reverse=False), np.cumsum),
+    Sized("cumsum", "reverse", LARGE, _X, _op("cumsum", axis=0, reverse=True),
           lambda x: np.cumsum(x[::-1])[::-1]),
+    Sized("cumsum", "first", GRIDS, _whole(("n", 3)), _op("cumsum", axis=0, reverse=False),
+          lambda x: np.cumsum(x, 0)),
+    Sized("cumsum", "first-reverse", GRIDS, _whole(("n", 3)), _op("cumsum", axis=0, reverse=True),
+          lambda x: np.cumsum(x[::-1], 0)[::-1]),
     Sized("cumprod", "", GRIDS, _signs, _op("cumprod", axis=0, reverse=False), np.cumprod),
     Sized("cummax", "", GRIDS, _X, _op("cummax", axis=0, reverse=False), np.maximum.accumulate),
     Sized("sort", "", GRIDS, _whole((2, "n"), high=5000), lambda x: calor.sort(x, axis=1),
@@ -167,18 +181,47 @@ SIZES: list[Sized] = [
           _scattered),
     Sized("dot_general", "deep", GRIDS, _whole((5, "n"), ("n", 3)), lambda a, b: a @ b, np.matmul),
     Sized("dot_general", "tall", GRIDS, _whole(("n", 5), (5, 3)), lambda a, b: a @ b, np.matmul),
+    Sized("dot_general", "wide", GRIDS, _whole((5, 3), (3, "n")), lambda a, b: a @ b, np.matmul),
+    Sized("dot_general", "transposed", GRIDS, _whole(("n", 5), (3, "n")),
+          lambda a, b: a.mT @ b.mT, lambda a, b: a.T @ b.T),
     Sized("dot_general", "square", TILES, _whole((2, "n", "n"), (2, "n", "n")),
           lambda a, b: a @ b, np.matmul),
     Sized("conv", "", GRIDS, _whole((1, 2, "n"), (3, 2, 5)),
           _op("conv", padding=((2, 2),), groups=1, **_STEPS), _convolved),
+    *(
+        Sized("conv", name, TILES, _whole(*shapes, low=-2, high=3),
+              _op("conv", padding=((0, 0),), groups=1, **_STEPS), _crossed)
+        for name, shapes in [
+            ("channels", ((1, "n", 9), (3, "n", 5))),
+            ("filters", ((1, 2, 9), ("n", 2, 5))),
+            ("images", (("n", 2, 9), (3, 2, 5))),
+            ("window", ((1, 2, 200), (3, 2, "n"))),
+        ]
+    ),
     Sized("window_reduce", "", GRIDS, _whole((2, "n")),
           _op("window_reduce", kind="max", window=(3,), padding=((0, 0),), **_STEPS), _windows,
           least=3),
+    Sized("window_reduce", "apart", GRIDS, _whole((2, "n")),
+          _op("window_reduce", kind="sum", window=(3,), padding=((0, 0),), stride=(3,),
+              dilation=(2,)), _sums_apart, least=5),
     Sized("softmax", "", GRIDS, _ROWS, _op("softmax", axis=1), _softmax, 1e-5),
+    Sized("softmax", "first", BLOCKS, _whole(("n", 3)), _op("softmax", axis=0),
+          lambda x: _softmax(x.T).T, 1e-5),
     Sized("attention", "", TILES,
           _whole((1, 2, "n", 8), (1, 2, "n", 8), (1, 2, "n", 8), low=-2, high=3),
           lambda q, k, v: find("attention")(q, k, v, causal=False, scale=0.125)[0], _attended,
           1e-5),
+    *(
+        Sized("attention", name, sizes, _whole(*shapes, low=-2, high=3),
+              lambda q, k, v: find("attention")(q, k, v, causal=False, scale=0.125)[0], _attended,
+              1e-5)
+        for name, sizes, shapes in [
+            ("keys", BLOCKS, ((1, 2, 5, 8), (1, 2, "n", 8), (1, 2, "n", 8))),
+            ("queries", BLOCKS, ((1, 2, "n", 8), (1, 2, 7, 8), (1, 2, 7, 8))),
+            ("width", TILES, ((1, 2, 5, "n"), (1, 2, 7, "n"), (1, 2, 7, 3))),
+            ("values", TILES, ((1, 2, 5, 3), (1, 2, 7, 3), (1, 2, 7, "n"))),
+        ]
+    ),
     Sized("scan", "", BLOCKS[:4], _X,
           lambda x: calor.scan(lambda c, row: (c + row, c), calor.asarray(np.float32(0)), x)[1],
           lambda x: np.concatenate([[0], np.cumsum(x)[:-1]]).astype(np.float32)),
