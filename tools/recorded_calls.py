@@ -304,7 +304,7 @@ def main(given: Sequence[str] | None = None) -> None:
         "--first",
         type=int,
         default=0,
-        help="the first that is tried, or the seed of the share that another device makes",
+        help="the first that is tried; adds to the record",
     )
     parser.add_argument("--least", type=int, default=5, help="calls of each function that are kept")
     parser.add_argument(
@@ -326,7 +326,7 @@ def main(given: Sequence[str] | None = None) -> None:
     for done, label in enumerate(labels):
         if options.check is not None:
             own = calls.get(label, ())
-            asked = chosen(own, options.check, options.first) if own else ()
+            asked = chosen(own, options.check) if own else ()
             kept = confirmed(known[label], asked, options.check)
             left = {c.number for c in asked} - {c.number for c in kept}
             by_number = {c.number: c for c in (*own, *kept) if c.number not in left}
