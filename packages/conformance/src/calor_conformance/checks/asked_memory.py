@@ -108,17 +108,17 @@ def _waits(place: Place, rng: Rng) -> None:
     """What is pending is computed, and errors of pending work are raised, once and again."""
     x = calor.asarray(_array(rng, 50))
     pending = [x * k for k in range(4)]
-    calor.synchronize(place.device if rng.random() < 0.5 else None)
+    calor.synchronize(place.plain if rng.random() < 0.5 else None)
     for k, y in enumerate(pending):
         assert (y.numpy() == x.numpy() * k).all(), f"product {k} after synchronize"
     if place.plain.info.dtypes.get(int64):
         lost = calor.take(x, calor.asarray(np.array([0, x.size + 3])), axis=0)
         fine = x + 1
-        error = raised(lambda: calor.synchronize(place.device))
+        error = raised(lambda: calor.synchronize(place.plain))
         assert isinstance(error, DeviceError), f"{error!r}"
         raised(lost.numpy)
         assert (fine.numpy() == x.numpy() + 1).all(), "other work is lost"
-        calor.synchronize(place.device)
+        calor.synchronize(place.plain)
 
 
 def _names(place: Place, rng: Rng) -> None:
@@ -183,8 +183,9 @@ _SUBJECTS: Final[dict[str, Callable[[Place, Rng], None]]] = {
 
 def _run(name: str, place: Place) -> None:
     number = list(_SUBJECTS).index(name)
-    for turn in range(_TURNS):
-        _SUBJECTS[name](place, np.random.default_rng([place.seed, 57, number, turn]))
+    with calor.device(place.plain):
+        for turn in range(_TURNS):
+            _SUBJECTS[name](place, np.random.default_rng([place.seed, 57, number, turn]))
 
 
 def asked_memory() -> Iterator[Check]:

@@ -80,7 +80,7 @@ class _Tree:
     def __init__(self, nn: Any, place: Place, rng: Rng) -> None:
         self.nn, self.place, self.rng = nn, place, rng
         self.kind: Any = float32
-        self.device = place.plain
+        self.device = place.device
         self.places: dict[str, _Tensor] = {}
         self.transient: set[str] = set()
         self.modules: list[str] = []
@@ -199,7 +199,7 @@ class _Tree:
     def convert(self) -> None:
         """Another dtype, another device, or both; gradients and ties go with the tensors."""
         self.kind = (float32, float64)[int(self.rng.integers(2))]
-        others: list[Any] = ["numpy", self.place.plain]
+        others: list[Any] = ["numpy", self.place.device]
         if "cpu" in installed() and self.place.plain.backend.name == "numpy":
             others.append("cpu")
         self.device = calor.device(others[int(self.rng.integers(len(others)))]).device

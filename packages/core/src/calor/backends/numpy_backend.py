@@ -252,8 +252,7 @@ class NumpyBackend(OpTable):
         version = options.get("max_version")
         tells = version is not None and version[0] >= 1
         array = self.download(index, buffer, spec) if tells else buffer.array.view()
-        # What NumPy has no code for goes as unsigned integers.
-        return array.view(spec.dtype.numpy).__dlpack__(**options)
+        return array.__dlpack__(**options)
 
 
 class NumpyExecutable(OpTableExecutable):

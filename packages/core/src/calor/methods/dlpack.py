@@ -56,12 +56,15 @@ class Exchange(Tensor):
         copies = (old and copy is None) or bool(copy)
         if home[0] != HOST and not moves:
             return self._export_there(copies, stream, max_version)
-        if not shares or moves or copies:
+        coded = self._value.spec.dtype in CODES
+        if not shares or moves or copies or (coded and not old):
             return self._export_host(copies, max_version)
         try:
+            if coded:
+                raise BufferError(f"{self._value.spec.dtype.name} has no code in NumPy")
             return self._export_there(False, stream, max_version)
         except BufferError as error:
-            # Memory of somebody else that may not be written to, for a consumer that might.
+            # For a consumer that might write: memory of somebody else that may not be written to.
             raise ExchangeError(
                 f"a tensor on {device.name} cannot be exported without a copy: {error}; "
                 f"pass copy=None"

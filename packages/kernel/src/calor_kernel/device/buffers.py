@@ -131,8 +131,8 @@ class AdoptedBuffer(KernelBuffer):
         """Leave the memory to its owner."""
 
     def view(self, spec: Spec, *, writable: bool = False) -> Array:
-        """Return a view of the array, of the bits that a spec says."""
-        made: Array = self.array.view(spec.dtype.numpy)
+        """Return a view of the array."""
+        made = self.array.view()
         made.flags.writeable = writable and made.flags.writeable
         return made
 
