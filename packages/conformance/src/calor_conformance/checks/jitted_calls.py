@@ -43,6 +43,20 @@ class _Holder(Stateful):
         self.training = True
 
 
+class _Pair:
+    """A container of one's own: two parts, and a tag that belongs to the structure."""
+
+    def __init__(self, one: Any, other: Any, tag: str) -> None:
+        self.one, self.other, self.tag = one, other, tag
+
+
+calor.tree.register(
+    _Pair,
+    lambda p: ((p.one, p.other), p.tag),
+    lambda tag, parts: _Pair(parts[0], parts[1], str(tag)),
+)
+
+
 def _told(value: Any) -> Any:
     """Return what a static value is, for what is equal may be of another kind."""
     return type(value).__name__, repr(value)
@@ -59,7 +73,8 @@ def _program(holder: _Holder) -> Callable[..., Any]:
         return {
             "made": made, "new": calor.zeros(2) + 1, "product": square @ square, "drawn": drawn,
             "leaves": leaves, "how": _told(how), "rest": [r + y for r in rest],
-            "y": y * made[..., :1], "kinds": [x.dtype.name, x.shape],
+            "tag": getattr(held, "tag", None), "y": y * made[..., :1],
+            "kinds": [x.dtype.name, x.shape],
         }  # fmt: skip
 
     return program
@@ -94,7 +109,8 @@ def _held(rng: Rng) -> Any:
     a, b = (calor.asarray(rng.integers(-4, 5, 2)).astype(float32) for _ in range(2))
     forms: Any = (
         None, a, [a, b], (a, b), {"a": a, "b": b}, {"b": b, "a": a}, {"a": a, "c": b}, [a, [b]],
-        [a, None], (a, 2.0), {"a": (a,), "b": 3}, [], [a, a],
+        [a, None], (a, 2.0), {"a": (a,), "b": 3}, [], [a, a], _Pair(a, b, "x"), _Pair(a, b, "y"),
+        _Pair(a, None, "x"), [_Pair(a, 2.0, "x")],
     )  # fmt: skip
     return forms[int(rng.integers(len(forms)))]
 
@@ -164,7 +180,9 @@ class _Calls:
     def __init__(self, rng: Rng, bound: int) -> None:
         self.rng, self.holder, self.bound = rng, _Holder(), bound
         self.plain = _program(self.holder)
-        self.jitted = calor.jit(self.plain, static_argnames=("how",))
+        # The number may be static too, by its place, also where the first argument is bound.
+        places = (1,) if rng.random() < 0.4 else ()
+        self.jitted = calor.jit(self.plain, static_argnums=places, static_argnames=("how",))
         self.calls: list[str] = []
         # Arguments to repeat, with what they were called within.
         self.known: list[tuple[Any, ...]] = []
@@ -283,15 +301,56 @@ def _often(place: Place) -> None:
                 _same(call(given), run(weights, given), f"{count} bound, {names}, change {turn}")
 
 
+def _described(place: Place) -> None:
+    """Functions keep their names and texts, and a jitted one tells why it was traced."""
+
+    def scaled(x: Any, by: Any = 2.0) -> Any:
+        """Scale a tensor."""
+        return calor.sum(x * by)
+
+    for wrap in (calor.jit, calor.grad, calor.value_and_grad, calor.vmap, calor.checkpoint,
+                 calor.jacrev, calor.jacfwd, calor.hessian, calor.custom_vjp, calor.custom_jvp,
+                 calor.autocast()):  # fmt: skip
+        made = wrap(scaled)
+        told = getattr(made, "__name__", None), getattr(made, "__doc__", None)
+        assert told == ("scaled", "Scale a tensor."), f"{wrap}: {told}"
+    call, x = calor.jit(scaled, dynamic=False), calor.asarray(np.ones(2, np.float32))
+    reasons = ["first call"]
+    assert call.explain().splitlines()[0] == "scaled: 0 traces", call.explain()
+    call(x)
+    other = x.astype(float64)
+    changes: list[tuple[Callable[[], Any], tuple[str, ...]]] = [
+        (lambda: call(other), ("float32[2]", "float64[2]", "argument 0")),
+        (lambda: call(x[:1]), ("float32[1]",)), (lambda: call(x, 3.0), ()),
+        (lambda: call(x, x), ("1 tensor arguments became 2",)),
+    ]  # fmt: skip
+    for again, words in changes:
+        again()
+        count, lines = call.trace_count, call.explain().splitlines()
+        reasons.append(lines[count])
+        assert lines[0] == f"scaled: {count} traces", lines[0]
+        assert count == len(reasons), f"{count} traces: {lines}"
+        assert all(word in lines[count] for word in words), f"{lines[count]}: not {words}"
+    modes: Any = ((calor.no_grad(), "gradients"), (calor.autocast(), "autocast"),
+                  (calor.default_dtype(float64), "default_dtype"),
+                  (calor.matmul_precision("high"), "matmul_precision"))  # fmt: skip
+    for mode, word in modes:
+        with mode:
+            call(x)
+        assert word in call.explain().splitlines()[-1], call.explain()
+    assert repr(call) == f"<jitted scaled, {call.trace_count} traces>", repr(call)
+
+
 def jitted_calls() -> Iterator[Check]:
     """Yield the checks of drawn calls, with none and some of the arguments bound."""
     ways: list[tuple[str, Any, Any]] = [
         (f"jitted-calls-with-{bound}-bound", partial(_run, bound), _Calls) for bound in (0, 1, 2)
     ]
-    for subject, run, of in [*ways, ("bound-calls-made-often", _often, _often)]:
+    ways += [("bound-calls-made-often", _often, _often), ("described", _described, _described)]
+    for subject, run, of in ways:
         yield Check(
             kind="history",
-            subject=subject,
+            subject=subject if "calls" in subject else f"jitted-calls-{subject}",
             tier="compiled",
             contract=CONTRACT,
             run=run,

@@ -338,7 +338,8 @@ def jit(
 
     Notes
     -----
-    Tensors that the function captures are inputs of the program and are read at each call. The
+    Tensors that the function captures are inputs of the program and are read at each call. Those
+    that it changes have their new values after the call, through which no gradient flows. The
     environment variable ``CALOR_JIT=0`` runs jitted functions as plain Python.
 
     Devices that run calor's kernels recompute; others keep the limit or refuse the call, and so
