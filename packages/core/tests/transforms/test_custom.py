@@ -74,6 +74,15 @@ class TestCustomVjp:
         gradient = calor.jit(calor.grad(lambda x: function(x).sum()))
         assert gradient(tensor(2, 3)).tolist() == [1.0, 1.0]
 
+    def test_residuals_that_are_written_to_later(self) -> None:
+        own, x = calor.custom_vjp(lambda x: x * 10), leaf(3)
+        own.defvjp(lambda x: (x * 10, x), lambda x, g: (x * g,))
+        made = own(x).sum()
+        with calor.no_grad():
+            x *= 5
+        made.backward()
+        assert x.grad.tolist() == [3.0]
+
     def test_the_forward_function_may_call_the_function(self) -> None:
         own = calor.custom_vjp(lambda x: x * 10)
         own.defvjp(lambda x: (own(x), x), lambda x, g: (x * g,))

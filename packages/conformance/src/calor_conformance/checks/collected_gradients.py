@@ -73,8 +73,11 @@ class _History:
             self.loss()
         loss, found = self.waiting[int(self.rng.integers(len(self.waiting)))]
         by = float(self.rng.integers(1, 4))
-        kind = int(self.rng.integers(3))
-        if kind == 0:
+        kind = int(self.rng.integers(4))
+        if kind == 3:
+            # A number, or an array of the host.
+            loss.backward(by if self.rng.random() < 0.5 else np.asarray(by))
+        elif kind == 0:
             loss.backward()
             by = 1.0
         elif kind == 1:

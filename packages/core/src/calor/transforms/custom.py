@@ -162,7 +162,8 @@ class CustomVjp:
             return self.function(*args)
         value, residuals = self._forwarded(args)
         form, outputs = Form.of(value)
-        kept, held = Form.of(residuals)
+        kept, tensors_kept = Form.of(residuals)
+        held = [as_now(t) for t in tensors_kept]
         specs = tuple(t._value.spec for t in tensors)
         rule = Pull(self.name, self._backward, arguments, specs, form, kept)
 

@@ -68,7 +68,7 @@ CHAINS: Final[tuple[tuple[str, ...], ...]] = (
     (), ("jit",), ("grad", "jit"), ("jvp", "jit"), ("vmap",), ("grad",), ("vjp", "checkpoint"),
     ("grad", "vmap"), ("linearize", "jit"), ("grad", "scan"), ("jit", "vmap"), ("vjp", "cond"),
     ("grad", "jit", "checkpoint"), ("jacrev", "jit"), ("jvp", "vmap"), ("vjp", "jit", "vmap"),
-    ("vmap", "grad"),
+    ("vmap", "grad"), ("grad", "grad", "jit"), ("jvp", "grad", "jit"),
 )  # fmt: skip
 
 
