@@ -267,3 +267,46 @@ def test_three_members() -> None:
         x = calor.asarray([0.0, 1.0])
         made = calor.sin(x) + calor.cos(x)
         assert np.allclose(made.numpy(), np.sin([0.0, 1.0]) + np.cos([0.0, 1.0]))
+
+
+def drawn_flow(x: Any, w: Any) -> Any:
+    """Branches, loops that end by a condition, and scans, with products and sines inside."""
+
+    def body(carry: Any, row: Any) -> Any:
+        made = calor.sin(carry @ w) + row
+        return made, (made * 2, row @ w)
+
+    last, (rows, others) = calor.scan(body, x[0], x)
+    chosen = calor.cond(calor.sum(last) > 0, lambda t: calor.sin(t) @ w, lambda t: t @ w, last)
+    ended = calor.while_loop(
+        lambda t: calor.sum(t) < 50, lambda t: calor.sin(t @ w) + t + 3, calor.abs(chosen)
+    )
+    return last, rows, others, chosen, ended
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+def test_control_flow_across_a_cut(jitted: bool) -> None:
+    """One member has products alone, the other one lacks them, and neither has control flow."""
+    known = NumpyBackend().table(0)
+    lacks = {*PRODUCTS[:2], "cond", "scan", "while_loop"}
+    device = routed(
+        toy("products", PRODUCTS[:1]), toy("rest", [n for n in known if n not in lacks])
+    )
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=s).astype(np.float32) for s in ((5, 3, 3), (3, 3))]
+
+    def outcome(where: Any) -> list[Any]:
+        with calor.device(where):
+            x, w = map(calor.asarray, arrays)
+            function = calor.jit(drawn_flow) if jitted else drawn_flow
+            made = [t.numpy() for t in function(x, w)]
+            slopes = calor.grad(
+                lambda x, w: calor.sum(
+                    calor.scan(lambda c, row: (calor.sin(c @ w) + row, c), x[0], x)[0]
+                ),
+                argnums=(0, 1),
+            )(x, w)
+            return [*made, *(t.numpy() for t in slopes)]
+
+    for got, want in zip(outcome(device), outcome("numpy"), strict=True):
+        assert np.allclose(got, want, rtol=1e-5, atol=1e-6)

@@ -19,7 +19,6 @@ import numpy as np
 from calor.backends.device import Device, device_of
 from calor.backends.events import Listener
 from calor.backends.protocol import Backend, Claim, Executable, Info, MemoryFigures
-from calor.compiling.partition import claim_of
 from calor.compiling.partitioned import move
 from calor.dtypes import as_dtype
 from calor.errors import DeviceError, UnsupportedError
@@ -30,7 +29,7 @@ from calor.specs import Spec
 from calor_router.buffer import RoutedBuffer
 from calor_router.capabilities import united
 from calor_router.executable import RoutedExecutable
-from calor_router.placement import placed
+from calor_router.placement import placed, refusals
 from calor_router.speeds import measure
 
 SCHEME: Final = "router:"
@@ -196,21 +195,9 @@ class RouterBackend(Backend):
     # Graphs.
     def claim(self, index: int, graph: Graph) -> Claim:
         """Claim each node that a member claims; a reason names what every member says."""
-        reasons = self._refusals(graph)
+        reasons = {**self.info(0).objections(graph), **refusals(self.members, graph)}
         taken = tuple(i for i in range(len(graph.nodes)) if i not in reasons)
         return Claim((taken,) if taken else (), reasons)
-
-    def _refusals(self, graph: Graph) -> dict[int, str]:
-        claims = [claim_of(member, graph) for member in self.members]
-        common = set(claims[0].reasons).intersection(*(c.reasons for c in claims[1:]))
-        objections = self.info(0).objections(graph)
-        said = {
-            i: ", ".join(
-                f"{m.name} says {c.reasons[i]}" for m, c in zip(self.members, claims, strict=True)
-            )
-            for i in sorted(common)
-        }
-        return {**objections, **said}
 
     def compile(self, index: int, graph: Graph) -> Executable:
         """Cut the graph among the members by what its nodes and transfers cost, and compile it."""

@@ -15,13 +15,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from calor.backends.device import Device
-from calor.backends.protocol import Buffer, Executable
+from calor.backends.protocol import Buffer
 from calor.compiling.plans import plan_for
 from calor.errors import OutOfMemoryError
 from calor.graph.graph import Graph
 from calor.graph.segments import Segment, cut
 from calor.specs import Spec
 from calor_router.buffer import RoutedBuffer
+from calor_router.flows import Flow
 from calor_router.strictness import refuse_elsewhere
 from calor_router.told import Placement
 
@@ -56,6 +57,36 @@ class Router(Protocol):
         ...
 
 
+class Runs(Protocol):
+    """What a stage runs: an executable of its member, or control flow of the router."""
+
+    @property
+    def required_bytes(self) -> int:
+        """What a call allocates at most."""
+        ...
+
+    def __call__(self, inputs: Sequence[Any], into: Into = None) -> Sequence[Any]:
+        """Return the results."""
+        ...
+
+
+class Flows:
+    """Nodes of control flow, which the router steps through one after another."""
+
+    def __init__(self, device: Device, segment: Segment) -> None:
+        self._graph = segment.graph
+        self._flows = [Flow(device, segment.graph, node) for node in segment.graph.nodes]
+        self.required_bytes = sum(flow.required_bytes for flow in self._flows)
+
+    def __call__(self, inputs: Sequence[Any], into: Into = None) -> list[RoutedBuffer]:
+        """Return the results; ``into`` is for members only."""
+        held: dict[int, Any] = dict(enumerate(inputs))
+        for flow in self._flows:
+            made = flow.run([held[v] for v in flow.node.inputs])
+            held.update(zip(flow.node.outputs, made, strict=True))
+        return [held[v] for v in self._graph.outputs]
+
+
 @dataclass(slots=True, weakref_slot=True, eq=False)
 class Stage:
     """A segment, the member that runs it, and its executable there.
@@ -64,7 +95,7 @@ class Stage:
     """
 
     member: int
-    executable: Executable
+    executable: Runs
     segment: Segment
     ends: tuple[int, ...] = ()
 
@@ -101,7 +132,7 @@ class RoutedExecutable:
         self._plain = not self._passed and len(set(outputs)) == len(outputs)
         # Where one member runs everything: the inputs that it reads, and the place of each output.
         self._whole: tuple[Stage, tuple[int, ...], tuple[int, ...]] | None = None
-        if len(self.stages) == 1 and self._plain:
+        if len(self.stages) == 1 and self._plain and self.stages[0].member < len(backend.members):
             segment = self.stages[0].segment
             order = tuple(segment.outputs.index(v) for v in outputs)
             self._whole = self.stages[0], segment.inputs, order
@@ -138,7 +169,7 @@ class RoutedExecutable:
     def placement(self) -> Placement:
         """Return which member runs what, and why."""
         return Placement(
-            tuple(m.name for m in self.backend.members),
+            (*(m.name for m in self.backend.members), self.backend.name),
             self.graph,
             self.chosen,
             self.reasons,
@@ -172,6 +203,12 @@ class RoutedExecutable:
         last = self.stages[-1] if self.stages else None
         for stage in self.stages:
             member, segment = stage.member, stage.segment
+            if member == len(backend.members):
+                made = stage.executable([held[v] for v in segment.inputs])
+                held.update(zip(segment.outputs, made, strict=True))
+                for v in stage.ends:
+                    del held[v]
+                continue
             given = [
                 backend.on(held[v], member, specs[v])
                 if isinstance(held[v], RoutedBuffer)
@@ -200,6 +237,8 @@ class RoutedExecutable:
             return {}
         last = self.stages[-1]
         member = last.member
+        if member == len(self.backend.members):
+            return {}
         place = self.backend.members[member]
         if not place.info.feature("in_place"):
             return {}
@@ -255,6 +294,8 @@ class RoutedExecutable:
 
 def _stage(backend: Router, segment: Segment) -> Stage:
     member: int = segment.colour  # type: ignore[assignment]
+    if member == len(backend.members):
+        return Stage(member, Flows(backend.device, segment), segment)
     place, graph = backend.members[member], segment.graph
     return Stage(member, plan_for(place, ("routed", graph.key), lambda: graph, jit=True), segment)
 

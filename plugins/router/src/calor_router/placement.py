@@ -17,10 +17,11 @@ from typing import Final
 from calor.backends.device import Device
 from calor.compiling.partition import claim_of
 from calor.errors import UnsupportedError
-from calor.graph.decompose import decompose
+from calor.graph.decompose import decompose, plain
 from calor.graph.graph import Graph
 from calor_router.cuts import sink_side
 from calor_router.effort import effort
+from calor_router.flows import FLOWS, graphs_of
 from calor_router.speeds import Speeds, speeds_of, transfer
 
 # More nodes than this are placed by claims, and not by cost: a cut takes too long.
@@ -56,7 +57,7 @@ class Problem:
         """Return the seconds of moving a value between members."""
         if source == target:
             return 0.0
-        start, byte = self.moves[source, target]
+        start, byte = self.moves.get((source, target), (0.0, 0.0))
         return start + byte * self.graph.specs[value].nbytes
 
     def total(self, chosen: Sequence[int]) -> float:
@@ -65,6 +66,47 @@ class Problem:
         return work + sum(
             self.moving(v, 0 if i < 0 else chosen[i], chosen[j]) for i, j, v in self.edges
         )
+
+
+def refusals(members: Sequence[Device], graph: Graph) -> dict[int, str]:
+    """Return the nodes that no member takes and that the router does not step through itself.
+
+    Parameters
+    ----------
+    members : sequence of Device
+        The members.
+    graph : Graph
+        The graph.
+
+    Returns
+    -------
+    dict of int to str
+        What every member says, by the node's place.
+    """
+    claims = [claim_of(member, graph) for member in members]
+    common = set(claims[0].reasons).intersection(*(claim.reasons for claim in claims[1:]))
+    return {
+        i: ", ".join(f"{m.name} says {c.reasons[i]}" for m, c in zip(members, claims, strict=True))
+        for i in sorted(common)
+        if not _steps_through(members, graph, i)
+    }
+
+
+def _steps_through(members: Sequence[Device], graph: Graph, number: int) -> bool:
+    """Tell whether a node is control flow whose bodies the members take together."""
+    node = graph.nodes[number]
+    return node.op.name in FLOWS and all(_takes(members, one) for one in graphs_of(graph, node))
+
+
+def _takes(members: Sequence[Device], graph: Graph) -> bool:
+    """Tell whether the members take a graph, composites that all of them refuse decomposed."""
+    graph = plain(graph)
+    while refused := refusals(members, graph):
+        smaller = decompose(graph, frozenset(refused))
+        if smaller is graph:
+            return False
+        graph = smaller
+    return True
 
 
 def placed(
@@ -85,8 +127,8 @@ def placed(
     Returns
     -------
     tuple
-        The graph, the place in ``members`` for each of its nodes, and a reason for each node that
-        is not on the first member.
+        The graph, the place in ``members`` for each of its nodes (one past the last for control
+        flow that the router steps through), and a reason for each node that is not on the first.
     """
     found: tuple[float, Graph, tuple[int, ...], dict[int, str]] | None = None
     for candidate in _candidates(members, graph):
@@ -94,6 +136,7 @@ def placed(
         count = len(candidate.nodes)
         allowed = tuple(
             tuple(n for n, claim in enumerate(claims) if i not in claim.reasons)
+            or ((len(members),) if _steps_through(members, candidate, i) else ())
             for i in range(count)
         )
         if not all(allowed):
@@ -151,11 +194,12 @@ def _problem(
     )
     if all(len(row) == 1 for row in allowed):
         # There is nothing to choose, and nothing to measure.
-        places = range(len(members))
+        places = range(len(members) + 1)
         costs = tuple(tuple(0.0 if n in row else inf for n in places) for row in allowed)
         free = {(a, b): (0.0, 0.0) for a in places for b in places}
         return Problem(graph, allowed, costs, edges, free)
-    speeds = [speeds_of(member) for member in members]
+    # What the router steps through costs what its bodies do, wherever that is.
+    speeds = [*(speeds_of(member) for member in members), Speeds(0.0, 0.0, 0.0, 0.0)]
     costs = tuple(
         tuple(_seconds(speed, graph, i) if n in row else inf for n, speed in enumerate(speeds))
         for i, row in enumerate(allowed)

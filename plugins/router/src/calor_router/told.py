@@ -17,7 +17,8 @@ class Placement:
     Parameters
     ----------
     members : tuple of str
-        The names of the members.
+        The names of the members, and at the end that of the router, which steps through control
+        flow of which no single member takes the body.
     graph : Graph
         The program.
     chosen : tuple of int
@@ -33,7 +34,7 @@ class Placement:
     >>> with calor.device("router:numpy"):
     ...     told = calor.router.explain(calor.exp, calor.ones(2))
     >>> told.members, told.chosen, told.moved_bytes
-    (('numpy:0',), (0,), 0)
+    (('numpy:0', 'router:numpy:0'), (0,), 0)
     """
 
     members: tuple[str, ...]
