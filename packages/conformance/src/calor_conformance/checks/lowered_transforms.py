@@ -24,7 +24,7 @@ from ..rows.nested.rounded import MARK, Number
 from .base import Array, Check, Place
 
 CONTRACT: Final = "a step has the type of its region, in each transform, and so has its gradient"
-_PROGRAMS, _SIZE, _PRODUCTS = 14, 3, 4
+_PROGRAMS, _SIZE, _PRODUCTS = 10, 3, 4
 _WEIGHTS: Final = ("w", "v", "b")
 _NEAR: Final = 5e-6
 Rng = np.random.Generator

@@ -22,7 +22,7 @@ from ..rows.nested.wrappers import WRAPPERS
 from .base import Array, Check, Place
 
 CONTRACT: Final = "transforms inside each other, in any order, mean what each of them means"
-_PROGRAMS, _DEPTHS = 7, 2
+_PROGRAMS, _DEPTHS = 5, 2
 _NEAR, _LARGE = 1e-8, 1e6
 
 
