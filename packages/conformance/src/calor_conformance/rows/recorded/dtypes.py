@@ -31,13 +31,16 @@ _NUMBERS: Final[tuple[Any, ...]] = (
 
 _Named = tuple[str, Callable[[Rng], Arguments], Callable[..., Any], None]
 
+# The package that the labels begin with; the arguments are drawn by label.
+_CORE = "calor"
+
 
 def of_dtypes() -> Iterator[_Named]:
     """Yield a label, what draws arguments and what is called, for each dtype."""
     for dtype in ALL:
         yield f"calor.astype-of {dtype.name}", partial(_cast_from, dtype), _cast, None
-        yield f"calor.promotion-of {dtype.name}", partial(_pair, dtype), _promoted, None
-        yield f"calor.creation-of {dtype.name}", partial(_creation, dtype), _created, None
+        yield f"{_CORE}.promotion-of {dtype.name}", partial(_pair, dtype), _promoted, None
+        yield f"{_CORE}.creation-of {dtype.name}", partial(_creation, dtype), _created, None
 
 
 def _cast_from(dtype: DType, rng: Rng) -> Arguments:
