@@ -24,17 +24,23 @@ from ..rows.recorded.variations import arguments, every_array
 from .base import Array, Check, Place
 
 CONTRACT: Final = "a function gives at drawn arguments what is recorded, of every kind and shape"
+# What cancels is noise, of which every processor has its own.
+_NOISE: Final = 1e-11
 # The device on which programs need no compiler, so that it makes all calls.
 _REFERENCE: Final = "numpy"
 
 
-def difference(got: Outcome, want: Recorded) -> str:
-    """Return what differs between a result and the recorded one, "" if nothing does."""
+def difference(got: Outcome, want: Recorded, slack: float = 0.0) -> str:
+    """Return what differs between a result and the recorded one, "" if nothing does.
+
+    ``slack`` is what all numbers may be off, as a share of the largest one of the call, or of a
+    tenth where all are smaller.
+    """
     if got.heads != want.heads:
         pairs = zip(got.heads, want.heads, strict=False)
         first = next((p for p in pairs if p[0] != p[1]), (got.heads, want.heads))
         return f"{first[0]}, not {first[1]}"
-    wrong = np.flatnonzero(wrong_places(got.values, want))
+    wrong = np.flatnonzero(wrong_places(got.values, want, slack))
     if not wrong.size:
         return ""
     at = int(wrong[0])
@@ -44,10 +50,13 @@ def difference(got: Outcome, want: Recorded) -> str:
     )
 
 
-def wrong_places(values: Array, want: Recorded) -> Array:
+def wrong_places(values: Array, want: Recorded, slack: float = 0.0) -> Array:
     """Return where numbers are farther from the recorded ones than they may be."""
+    size = np.abs(want.values[np.isfinite(want.values)]).max(initial=0.0)
+    # What is exact is whole: a share of it is none.
+    more = np.where(want.bounds > 0, slack * max(size, 0.1), 0.0)
     with np.errstate(invalid="ignore"):
-        near = np.abs(values - want.values) <= want.bounds
+        near = np.abs(values - want.values) <= want.bounds + more
     near |= (values == want.values) | (np.isnan(values) & np.isnan(want.values))
     return np.asarray(~near)
 
@@ -73,7 +82,7 @@ def _run(subject: Subject, place: Place) -> None:
             got = outcome(subject, given, slopes=want.slopes)
         except UnsupportedError:
             continue
-        wrong = difference(got, want)
+        wrong = difference(got, want, 0.0 if subject.pointwise else _NOISE)
         assert not wrong, f"{subject.label}(*{given[0]!r}, **{given[1]!r}): {wrong}"
 
 
