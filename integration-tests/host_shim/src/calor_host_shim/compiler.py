@@ -20,7 +20,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from calor_kernel.device.storage import Storage, cache_directory
+from calor.cache import cache_directory
+from calor_kernel.device.storage import Storage
 
 TEXTS: Final = Path(__file__).parent / "text"
 # Neither sums of products nor signed overflow are the compiler's to decide.
