@@ -1,5 +1,6 @@
 """Printed tensors read like NumPy's arrays."""
 
+import io
 from typing import Any
 
 import numpy as np
@@ -102,3 +103,14 @@ def test_traced_values_are_described() -> None:
 def test_types_that_are_not_of_numpy_are_aligned(dtype: str) -> None:
     x = calor.asarray([-16.0, 0.5], dtype=dtype)
     assert repr(x) == f"tensor([-16. ,   0.5], dtype={dtype})"
+
+
+def test_whole_numbers_of_another_byte_order_stay_whole() -> None:
+    """NumPy's own types are told by what they are: reading a file gives them an order."""
+    array = np.arange(3, dtype=np.dtype("i8").newbyteorder("<"))
+    x = calor.asarray(array)
+    assert repr(x) == "tensor([0, 1, 2])"
+    stream = io.BytesIO()
+    calor.save({"x": x}, stream)
+    stream.seek(0)
+    assert repr(calor.load(stream)["x"]) == "tensor([0, 1, 2])"

@@ -137,7 +137,7 @@ def _scanned(body: Any, **options: Any) -> Wrong:
 
 def _callback(host: Any, results: Any = None) -> Wrong:
     def call(a: Any) -> Any:
-        return calor.callback(host, a if results is None else results, a)
+        return calor.callback(host, a if results is None else results(a), a)
 
     return lambda t: calor.jit(call)(t).numpy()
 
@@ -234,7 +234,7 @@ MISUSES: Final[dict[str, Misuse]] = {
         lambda t: calor.callback(lambda a: None, None, t),
         lambda t: calor.callback(lambda a: a, "text", t),
         _callback(lambda a: a[:1]), _callback(lambda a: a.astype(np.int32)),
-        _callback(lambda a: (a, a)), _callback(lambda a: [a], (calor.zeros(1), calor.zeros(1)))),
+        _callback(lambda a: (a, a)), _callback(lambda a: [a], lambda a: (a, a))),
     **_each("callback-differentiated", GradientError,
         lambda t: calor.grad(lambda a: _SUM(calor.callback(np.sin, a, a)))(t),
         lambda t: calor.jit(calor.grad(lambda a: _SUM(calor.callback(np.sin, a, a))))(t)),

@@ -29,7 +29,7 @@ class Pickling(Tensor):
         leaf = _is_leaf(self, "pickled")
         spec, device = self._value.spec, self._value.device
         array = self.numpy()
-        if array.dtype.isbuiltin != 1:
+        if array.dtype.type.__module__ != "numpy":
             # The bytes of a type that is not NumPy's own: readers need no package for them.
             array = array.view(f"u{spec.dtype.itemsize}")
         return _restore, (array, spec.dtype, device.name, leaf)

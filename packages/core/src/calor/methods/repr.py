@@ -67,7 +67,7 @@ def _numbers(x: Any) -> str:
     summarised = _summarised(x)
     edge = options["edgeitems"]
     array = (_corners(x, edge) if summarised else x.detach()).numpy()
-    narrow = array.dtype.isbuiltin != 1
+    narrow = array.dtype.type.__module__ != "numpy"
     if narrow:
         # NumPy prints types that are not its own without aligning them.
         array = array.astype(np.float32)

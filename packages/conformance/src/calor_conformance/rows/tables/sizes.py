@@ -103,6 +103,11 @@ def _convolved(x: Array, w: Array) -> Array:
     return np.asarray(np.einsum("nclk,ock->nol", rows, w))
 
 
+def _wide_window(rng: np.random.Generator, n: int) -> list[Array]:
+    made: list[Array] = _whole((1, 2, n + 70), (3, 2, "n"), low=-2, high=3)(rng, n)
+    return made
+
+
 def _crossed(x: Array, w: Array) -> Array:
     rows = np.lib.stride_tricks.sliding_window_view(x, w.shape[-1], -1)
     return np.asarray(np.einsum("nclk,ock->nol", rows, w))
@@ -195,9 +200,10 @@ SIZES: list[Sized] = [
             ("channels", ((1, "n", 9), (3, "n", 5))),
             ("filters", ((1, 2, 9), ("n", 2, 5))),
             ("images", (("n", 2, 9), (3, 2, 5))),
-            ("window", ((1, 2, 200), (3, 2, "n"))),
         ]
     ),
+    Sized("conv", "window", TILES, _wide_window,
+          _op("conv", padding=((0, 0),), groups=1, **_STEPS), _crossed),
     Sized("window_reduce", "", GRIDS, _whole((2, "n")),
           _op("window_reduce", kind="max", window=(3,), padding=((0, 0),), **_STEPS), _windows,
           least=3),
