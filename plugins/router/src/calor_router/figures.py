@@ -8,10 +8,10 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
+import calor
 from calor.cache import cache_directory, keeps
 
 _known: Final[dict[tuple[str, ...], tuple[float, ...]]] = {}
@@ -33,7 +33,7 @@ def kept(name: Sequence[str], measure: Callable[[], tuple[float, ...]]) -> tuple
     tuple of float
         The figures.
     """
-    key = (version("calor-router"), *name)
+    key = (calor.__version__, *name)
     with _measuring:
         found = _known.get(key)
         if found is None:
