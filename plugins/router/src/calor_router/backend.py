@@ -269,4 +269,4 @@ class RouterBackend(Backend):
             yield
 
     def close(self) -> None:
-        """Forget nothing: the members stay open for others."""
+        """Leave the members open: others use them too."""

@@ -138,7 +138,7 @@ class RoutedExecutable:
             self._whole = self.stages[0], segment.inputs, order
         elsewhere = [i for i, member in enumerate(chosen) if member]
         self.fallbacks = len(elsewhere)
-        # The first refusal of each kind, for who asked that there be none.
+        # What an error lists where nothing may run elsewhere.
         told = Counter(f"{graph.nodes[i].op.name}: {reasons[i]}" for i in elsewhere)
         self.elsewhere = tuple(told.items())
         self.chosen = tuple(chosen)

@@ -12,9 +12,7 @@ import math
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
@@ -22,13 +20,13 @@ from zlib import crc32
 import numpy as np
 
 import calor
-from calor.dtypes import bool_, float32, int32, int64
 from calor.errors import ArgumentError
 
 from ..rows.functions.comparing import compare
 from ..rows.functions.drawing import Rng, coin, source
 from .base import Array, Check, Place
 from .training import _RULES, PACKAGE
+from .training_forms import checks_of
 
 CONTRACT: Final = "a learner makes the steps, numbers and events of its run, and resumes it"
 _EVENTS: Final = (
@@ -563,16 +561,4 @@ def _run(name: str, place: Place) -> None:
 
 def drawn_learning() -> Iterator[Check]:
     """Yield a check of each kind of run, if the package is installed."""
-    if find_spec(PACKAGE) is None:
-        return
-    for name, (run, _) in _SUBJECTS.items():
-        yield Check(
-            kind="functions",
-            subject=f"{PACKAGE}.{name}",
-            tier="training",
-            contract=CONTRACT,
-            run=partial(_run, name),
-            text=partial(inspect.getsource, run),
-            dtypes=(float32, int32, int64, bool_),
-            looks=True,
-        )
+    yield from checks_of(_SUBJECTS, _run, CONTRACT)

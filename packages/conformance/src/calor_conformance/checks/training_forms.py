@@ -7,7 +7,7 @@ of their parts, and batches are the same whoever makes them, from whatever sampl
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -372,18 +372,27 @@ def _run(name: str, place: Place) -> None:
         run(package, source([place.seed, crc32(name.encode()), turn]), place)
 
 
-def training_forms() -> Iterator[Check]:
-    """Yield a check of each form, if the package is installed."""
+def checks_of(
+    subjects: Mapping[str, tuple[Callable[..., Any], Any]],
+    run: Callable[[str, Place], None],
+    contract: str,
+) -> Iterator[Check]:
+    """Yield a check of training for each subject, if the package is installed."""
     if find_spec(PACKAGE) is None:
         return
-    for name, (run, _) in _SUBJECTS.items():
+    for name, (told, _) in subjects.items():
         yield Check(
             kind="functions",
             subject=f"{PACKAGE}.{name}",
             tier="training",
-            contract=CONTRACT,
-            run=partial(_run, name),
-            text=partial(inspect.getsource, run),
+            contract=contract,
+            run=partial(run, name),
+            text=partial(inspect.getsource, told),
             dtypes=(float32, int32, int64, bool_),
             looks=True,
         )
+
+
+def training_forms() -> Iterator[Check]:
+    """Yield a check of each form, if the package is installed."""
+    yield from checks_of(_SUBJECTS, _run, CONTRACT)

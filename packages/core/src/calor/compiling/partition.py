@@ -136,7 +136,7 @@ def _refused(
     names = ",".join(d.backend.name.removeprefix("router:") for d in refusals)
     beside = (
         ""
-        if "numpy" in names
+        if any(name.partition(":")[0] == "numpy" for name in names.split(","))
         else f'; let another device run them beside it: calor.device("router:{names},numpy")'
     )
     error = UnsupportedError(
