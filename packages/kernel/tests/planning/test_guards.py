@@ -10,6 +10,7 @@ from calor.backends.device import device_of
 from calor.errors import ElementIndexError
 from calor.ops.base import find
 from calor_interpreter.device import ONE_UNIT, LanesDevice
+from calor_kernel.library.elementwise import ElementwiseFuser
 from calor_kernel.library.run_guard import ABOVE_WORDS
 from calor_kernel.planning.recording import APART
 from calor_kernel.runtime.backend import KernelBackend
@@ -40,11 +41,11 @@ class Parted(Apart):
         return handle[offset : offset + nbytes]
 
 
-def device_with(memory=Parted, **changes):
+def device_with(memory=Parted, fusers=(), **changes):
     made = LanesDevice(replace(ONE_UNIT, **changes), checks=True)
     made.memory = memory()
     made.queue = Counting(checks=True)
-    return device_of(KernelBackend("late", lambda index: made, fusers=()), 0)
+    return device_of(KernelBackend("late", lambda index: made, fusers=fusers), 0)
 
 
 @pytest.fixture(params=[Parted, Apart])
@@ -348,3 +349,45 @@ def test_only_what_writes_state_is_guarded(plan):
     assert laid.stopped == {n for n, t in enumerate(plan.draft.tasks) if n in laid.stopped}
     assert plan.recorder.laid({0: 0}, private=True).stopped is None
     assert plan.recorder.laid({}).stopped is None
+
+
+@pytest.mark.parametrize("number", [9, SIZE])
+def test_steps_that_may_fail_write_their_rows_in_place(work, number):
+    def scan(table, xs, indices):
+        def body(total, given):
+            row, chosen = given
+            picked = gather(table, chosen).sum()
+            both = calor.concat([row * picked, row + 1])
+            return total + picked, (both, calor.flip(both, axis=0))
+
+        return calor.scan(body, table[0], (xs, indices))
+
+    xs, indices = np.ones((3, SIZE), np.float32), np.arange(12).reshape(3, 4)
+    plan = work.plan(scan, TABLE, xs, indices)
+    wrong = indices.copy()
+    wrong[1, 2] = number
+    for chosen in (indices, wrong, indices):
+        total, both, turned = plan(work.put(TABLE, xs, chosen))
+        if chosen.max() >= SIZE:
+            with pytest.raises(ElementIndexError, match=f"index {number} is out .* size {SIZE}"):
+                work.look(total, 1)
+            continue
+        sums = TABLE[chosen].sum(1)
+        rows = np.concatenate([xs * sums[:, None], xs + 1], axis=1)
+        assert work.look(total, 1) == [sums.sum()]
+        assert work.look(both, rows.size) == rows.ravel().tolist()
+        assert work.look(turned, rows.size) == rows[:, ::-1].ravel().tolist()
+
+
+def test_what_is_computed_beside_a_failure_is_kept():
+    work = Work(device_with(fusers=[ElementwiseFuser()]))
+
+    def both(x, state, indices):
+        return x + 1, find("scatter_nd")(state, indices[:, None], x, update="add") + 1
+
+    plan = work.plan(both, STATE, TABLE, GOOD)
+    assert any(len(task.covers) == 2 for task in plan.draft.tasks)
+    fine, failed = plan(work.put(STATE, TABLE, BAD))
+    assert work.look(fine) == (STATE + 1).tolist()
+    with pytest.raises(ElementIndexError):
+        work.look(failed)

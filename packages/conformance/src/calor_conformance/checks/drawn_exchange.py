@@ -189,7 +189,7 @@ class _Exchange:
             ways["np.from_dlpack"] = lambda: np.from_dlpack(x)
         name = str(self.rng.choice(list(ways)))
         if name == "no copy" and not self.shares:
-            _refused(ways[name], (ValueError,), "copy=False")
+            _refused(ways[name], (ValueError,), "cannot share")
             return
         work = ways[name]
         found = _in_a_thread(work) if self.rng.random() < 0.2 else work()

@@ -54,7 +54,8 @@ class _Memory:
         self.names: list[str] = []
         self.step = calor.jit(_steps)
         self.shares = info.feature("host_views").level == "full"
-        self.exports = info.feature("dlpack").level == "full"
+        on_host = place.plain.backend.dlpack_device(place.plain.index)[0] == 1
+        self.exports = on_host and info.feature("dlpack").level == "full"
         self.limits = info.feature("memory_limit").level == "full"
         self.most = info.limits.get("max_buffer_bytes", 1 << 40)
 

@@ -200,7 +200,9 @@ def _one(
         assert found == (bad, fault.axis, size), (
             f"index, axis and size are {found}, not {(bad, fault.axis, size)}, {told}"
         )
-        assert error.line == at, f"the line is {error.line}, not {at}, {told}"
+        assert _is_line(place, error.line, at), f"the line is {error.line}, not {at}, {told}"
+        if error.line != at:
+            continue
         assert error.call == fault.call, f"the call is {error.call}, not {fault.call}, {told}"
         assert error.module == module, f"the module is {error.module}, not {module}, {told}"
         text = str(error)
@@ -212,6 +214,19 @@ def _one(
     assert (fine.numpy() == numbers + 1).all(), f"other work is lost, {told}"
     good = call(step, index * 0, wide * 0).numpy()
     assert np.isfinite(good).all(), f"after the error, {told}"
+
+
+def _is_line(place: Place, found: str | None, wanted: str) -> bool:
+    """Return whether a line is the wanted one, or one of several.
+
+    A device with memory of its own tells later, when ops of other programs may have failed too.
+    """
+    if found == wanted or place.plain.info.feature("host_views"):
+        return found == wanted
+    first, _, listed = (found or "").partition("one of: ")
+    named, *more = listed.split(" and ")
+    lines = [one.partition(" in module ")[0] for one in named.split(", ")]
+    return not first and (wanted in lines or bool(more))
 
 
 def _alike(place: Place) -> None:
@@ -239,7 +254,10 @@ def _alike(place: Place) -> None:
         error: Any = raised(work)
         more = f" and {count - 3} more" if count > 3 else ""
         want = f"one of: {', '.join(rows[:3])}{more}" if jitted and count > 1 else rows[chosen]
-        assert error.line == want, f"the line is {error.line}, not {want}, of\n{source}"
+        right = error.line == want or _is_line(place, error.line, rows[chosen])
+        assert right, f"the line is {error.line}, not {want}, of\n{source}"
+        # A program that still lives is one of those that may have failed.
+        del error, step, work
 
 
 # Calls that are refused when they are recorded: the error, the op's name and words of the text.

@@ -307,7 +307,8 @@ class _Parts(_Flow):
 class Row:
     """A non-owning row of a stack, on devices with handles of parts."""
 
-    __slots__ = ("handle", "nbytes", "outcomes")
+    # Weakly known: the guard of a run is that of the memory it writes.
+    __slots__ = ("__weakref__", "handle", "nbytes", "outcomes")
 
     stamp: Final = OPEN
 

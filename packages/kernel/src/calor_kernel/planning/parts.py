@@ -59,7 +59,7 @@ def places_of(graph: Graph, align: int) -> dict[int, Place]:
 class Part:
     """A non-owning part of a buffer."""
 
-    __slots__ = ("base", "handle", "nbytes", "offset", "outcomes")
+    __slots__ = ("__weakref__", "base", "handle", "nbytes", "offset", "outcomes")
 
     def __init__(self, memory: Memory, base: Any, place: Place) -> None:
         self.base = base

@@ -125,6 +125,7 @@ class Draft:
         """
         may_fail = frozenset(failing)
         known: dict[Piece, Depends] = {}
+        halted = set[Piece]()
         parts = ((n, one) for n, task in enumerate(self.tasks) for one in task.members or (task,))
         for number, task in parts:
             inputs: set[int] = set()
@@ -136,7 +137,33 @@ class Draft:
                     inputs |= known[value.piece][0]
                     failures |= known[value.piece][1]
             known.update(dict.fromkeys(task.outputs, (frozenset(inputs), frozenset(failures))))
-        return [known[piece] for piece in self.outputs]
+            if number in stopped or any(v.piece in halted for v in task.inputs):
+                halted.update(task.outputs)
+        reached = self._reached(may_fail) if may_fail else {}
+        found = []
+        for piece, value in zip(self.outputs, self.graph.outputs, strict=True):
+            read, failures_of = known[piece]
+            if may_fail and piece not in halted:
+                # A group computes values that do not depend on each other.
+                own = reached[value]
+                read = frozenset(i for i in read if own >> i & 1)
+                failures_of = failures_of if own >> len(self.graph.inputs) else frozenset()
+            found.append((read, failures_of))
+        return found
+
+    def _reached(self, failing: Iterable[int]) -> dict[int, int]:
+        """Return, as bits, on which inputs each value of the graph depends.
+
+        The bit behind those of the inputs says whether it depends on an op of ``failing`` tasks.
+        """
+        names = {name for n in failing for name in (self.tasks[n].op, *self.tasks[n].covers)}
+        found = {number: 1 << i for i, number in enumerate(self.graph.inputs)}
+        for node in self.graph.nodes:
+            bits = 1 << len(self.graph.inputs) if node.op.name in names else 0
+            for value in node.inputs:
+                bits |= found[value]
+            found.update(dict.fromkeys(node.outputs, bits))
+        return found
 
     @property
     def named(self) -> str:
