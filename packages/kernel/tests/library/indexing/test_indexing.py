@@ -142,7 +142,7 @@ def test_units_take_several_elements_along_an_axis(monkeypatch, dtype, count):
 
 @pytest.mark.parametrize("dtype", [np.float32, BF16, np.int8, np.int64])
 @pytest.mark.parametrize("kind", [np.int64, np.int8, np.uint64])
-@pytest.mark.parametrize(("rows", "picks"), [(1, 41), (9, 17), (6, 3)])
+@pytest.mark.parametrize(("rows", "picks"), [(1, 41), (9, 17), (6, 3), (21, 1), (37, 3)])
 def test_elements_of_rows_by_several_cubes(monkeypatch, dtype, kind, rows, picks):
     monkeypatch.setattr(gather_columns, "_PICKS", 16)
     monkeypatch.setattr(gather_columns, "_ELEMENTS", 48)

@@ -1,7 +1,8 @@
 """Single elements of rows, read at computed places along the rows, by cubes of one unit.
 
 Requirements: a vector of indices is checked once for several rows that share it, and no element
-needs a division. Rows and picks are both shared among cubes, since either may be few.
+needs a division. Rows and picks are both shared among cubes, since either may be few. Rows with
+fewer picks than lanes are read several at a time, so that no lane is idle.
 """
 
 from __future__ import annotations
@@ -76,6 +77,39 @@ def gather_columns(
                 target.store(rows[i] * picks + pick, value, mask=inside)
 
 
+@kl.kernel
+def gather_few(
+    source: kl.In,
+    indices: kl.In,
+    target: kl.Out,
+    status: Failures,
+    over: PickedRows[kl.Number],
+    *,
+    lanes: int,
+    picks: int,
+) -> None:
+    """Write element (row, pick): that of the source's row at an index of its own.
+
+    ``picks`` of each row are fewer than ``lanes``: as many rows are as many vectors as picks.
+    """
+    begin = kl.cube_position(0) * over.turns
+    end = kl.min(begin + over.turns, over.rows)
+    last = end * picks
+    for top in kl.loop_range(begin, end, lanes):
+        for part in kl.range(picks):
+            first = top * picks + part * lanes
+            inside = kl.constant(tuple(kl.range(lanes)), int64) < kl.splat(last - first, lanes)
+            place = source_places(indices, first, inside, over.size, status, lanes)
+            rows = kl.constant(
+                tuple([(part * lanes + lane) // picks for lane in kl.range(lanes)]), int64
+            )
+            start = kl.splat(top * over.outer_step, lanes) + rows * over.outer_step
+            # Lanes beyond the last row read the first element.
+            place = kl.select(inside, place + start, kl.constant(0, int64, lanes))
+            value = kl.pack([source[place[lane]] for lane in kl.range(lanes)])
+            target.store(first, value, mask=inside)
+
+
 @kl.helper
 def source_places(
     indices: kl.Pointer,
@@ -102,6 +136,8 @@ def columns_launch(
 ) -> Launch:
     """Return the launch that gathers ``picks`` elements for each of ``rows`` rows of ``size``."""
     lanes = max(1, info.vector_bytes // max(x.dtype.itemsize, 4))
+    if not shared and picks < lanes:
+        return _few_launch(x, indices, rows, picks, size, lanes)
     turns = greatest(1, least(rows, _ELEMENTS // greatest(1, least(picks, _PICKS))))
     height = _HEIGHT if shared else 1
     nbytes = 2 * rows * picks * x.dtype.itemsize
@@ -126,4 +162,23 @@ def columns_launch(
         height=height,
         shared=shared,
         span=_PICKS,
+    )
+
+
+def _few_launch(x: View, indices: Bound, rows: int, picks: int, size: int, lanes: int) -> Launch:
+    known = next(n for n in range(1, lanes) if picks == n)
+    turns = greatest(1, least(rows, _ELEMENTS // lanes // known * lanes))
+    return launch(
+        gather_few,
+        Grid.line(-(-rows // turns)),
+        Effort("gather columns", 0, rows * picks * (2 * x.dtype.itemsize + indices.dtype.itemsize)),
+        source=operand(0, x),
+        indices=indices,
+        target=Bound(Output(), x.dtype),
+        status=Bound(Status(), int32),
+        over=PickedRows(
+            rows=rows, turns=turns, picks=picks, size=size, outer_step=size, pick_step=picks
+        ),
+        lanes=lanes,
+        picks=known,
     )
