@@ -25,8 +25,8 @@ Kind = Literal["carry", "row", "held", "context", "constant"]
 # The block of a value that all features share, of all samples or of each.
 SHARED: Final = -1
 SAMPLE: Final = -2
-_PRODUCT: Final = "dot_general"
-_REAL: Final = ("bool", "int", "uint", "float")
+PRODUCT: Final = "dot_general"
+REAL: Final = ("bool", "int", "uint", "float")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +115,12 @@ def cell_of(body: Graph, carries: int, captures: int) -> Cell:
     return _Search(body, carries, captures).cell()
 
 
+def number_of(full: Node, dtype: DType) -> bool | int | float:
+    """Return the number of a ``full`` of a dtype."""
+    number = np.frombuffer(full.attributes["value"].bits, dtype.numpy)[0]
+    return number.item() if dtype.kind != "float" else float(number)
+
+
 @dataclass(frozen=True, slots=True)
 class _Made:
     """A number that a step of an expression makes, or a sum of the product (without ``op``)."""
@@ -151,7 +157,7 @@ class _Search:
         for node in self.body.nodes:
             if stay.issuperset(node.inputs):
                 stay.update(node.outputs)
-            elif node.op.name == _PRODUCT:
+            elif node.op.name == PRODUCT:
                 found.append(node)
         if len(found) != 1:
             raise Unfit(f"its steps have {len(found)} products")
@@ -228,7 +234,7 @@ class _Search:
 
     def _put(self, item: Source | _Made) -> int:
         """Return the number of an item, the same for equal ones."""
-        if item.dtype.kind not in _REAL:
+        if item.dtype.kind not in REAL:
             raise Unfit(f"a step computes with {item.dtype}")
         number = self.places.setdefault(item, len(self.items))
         if number == len(self.items):
@@ -300,9 +306,7 @@ class _Search:
             count = self._count(value)
             return tuple(self._put(_Made("", (), known.dtype, block=b)) for b in range(count))
         if name == "full":
-            bits = node.attributes["value"].bits
-            number = np.frombuffer(bits, known.dtype.numpy)[0]
-            kept = number.item() if known.dtype.kind != "float" else float(number)
+            kept = number_of(node, known.dtype)
             return (self._put(Source("constant", 0, SHARED, known.dtype, kept)),)
         if name in ("reshape", "expand"):
             return self._same_features(node, value)

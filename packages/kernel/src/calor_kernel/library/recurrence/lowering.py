@@ -1,4 +1,4 @@
-"""Scans as one launch, where their step is a cell: by matrix instructions, or by units.
+"""Scans as one launch: cells by matrix instructions or by units, elementwise steps by lines.
 
 Requirements: a scan that is refused here is control flow, whose steps are lists of launches.
 """
@@ -16,7 +16,8 @@ from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
 from calor_kernel.contract.work import Flags, Output, Refusal, Request, Scratch, View, Work
 from calor_kernel.language import index_dtype
-from calor_kernel.library.recurrence.cell import Cell, Unfit, cell_of
+from calor_kernel.library.recurrence.cell import PRODUCT, Cell, Unfit, cell_of
+from calor_kernel.library.recurrence.line_lowering import scan_by_lines
 from calor_kernel.library.recurrence.persistent import WORDS, recur
 from calor_kernel.library.recurrence.plan import RecurrencePlan, cycles_of, plans_of
 from calor_kernel.library.recurrence.stacks import Extent
@@ -24,7 +25,6 @@ from calor_kernel.library.recurrence.unit_plan import UnitPlan, unit_plans
 from calor_kernel.library.recurrence.unit_words import FLAGS
 from calor_kernel.library.recurrence.units import recur_by_units
 
-_NEEDED: Final = ("barrier", "planes")
 _BY_MATRICES: Final = ("atomics", "matrix", "together")
 _REAL: Final = (float16, bfloat16, float32)
 # Plans by units that are measured.
@@ -39,13 +39,22 @@ Plan = RecurrencePlan | UnitPlan
 
 def scan(request: Request) -> Sequence[Work] | Refusal:
     """Lower a scan whose inputs are captures, carries and stacked rows, all dense."""
-    info, attributes = request.info, request.attributes
-    lacking = [feature for feature in _NEEDED if not info.has(feature)]
-    if lacking or info.planes[0] != 32:
-        return Refusal(f"the device has no {lacking[0] if lacking else 'planes of 32 units'}")
-    captures, carries = attributes["captures"], attributes["carries"]
+    attributes = request.attributes
+    if not request.info.has("barrier"):
+        return Refusal("the device has no barrier")
     if not (attributes["length"] and all(view.size for view in request.inputs)):
         return Refusal("it is empty")
+    if not any(node.op.name == PRODUCT for node in attributes["body"].nodes):
+        return scan_by_lines(request)
+    return _scan_of_cells(request)
+
+
+def _scan_of_cells(request: Request) -> Sequence[Work] | Refusal:
+    """Lower a scan around a product."""
+    info, attributes = request.info, request.attributes
+    if not info.has("planes") or info.planes[0] != 32:
+        return Refusal("the device has no planes of 32 units")
+    captures, carries = attributes["captures"], attributes["carries"]
     body: Graph = attributes["body"]
     try:
         cell = cell_of(body, carries, captures)
