@@ -77,6 +77,7 @@ from .checks import (
     python_values,
     random_bits,
     recorded_calls,
+    shared_memory,
     sizes,
     slopes,
     slopes_of_lines,
@@ -205,6 +206,7 @@ def _contracts() -> Iterator[Check]:
     yield from drawn_exchange.drawn_exchange()
     yield from drawn_views.drawn_views()
     yield from drawn_weights.drawn_weights()
+    yield from shared_memory.shared_memory()
     yield from drawn_learning.drawn_learning()
     yield from drawn_leaves.drawn_leaves()
     yield from drawn_files.drawn_files()

@@ -116,3 +116,13 @@ def test_consumers_of_the_buffer_protocol_write_too() -> None:
     np.asarray(view)[1] = 7.0
     del view
     assert x.tolist() == [[0, 0], [7, 7], [0, 0]]
+
+
+def test_elements_that_were_not_written_keep_what_the_owner_of_the_memory_wrote() -> None:
+    owner = np.zeros(3, np.float32)
+    x = calor.asarray(owner, device="numpy", copy=False)
+    array = np.asarray(x)
+    owner[0] = 1.0
+    array[2] = 2.0
+    del array
+    assert x.tolist() == [1.0, 0.0, 2.0]

@@ -75,6 +75,20 @@ def _into_the_first(executable: Any, run: Call, inputs: Sequence[Any], into: Any
     return [given or fresh for given, fresh in zip(into, made, strict=True)]
 
 
+def _packed(executable: Any, run: Call, inputs: Sequence[Any], into: Any) -> list[Any]:
+    """Keep a copy of each matrix as long as its buffer is given, as packed weights are."""
+    kept = executable.__dict__.setdefault("packed", {})
+    given = []
+    for x in inputs:
+        if isinstance(x, NumpyBuffer) and x.array.ndim == 2:
+            if id(x) not in kept:
+                # The buffer is kept, too: nobody else gets its id.
+                kept[id(x)] = x, NumpyBuffer(x.array.copy(), Memory())
+            x = kept[id(x)][1]
+        given.append(x)
+    return run(given, into)
+
+
 def _returns_fresh(executable: Any, run: Call, inputs: Sequence[Any], into: Any) -> list[Any]:
     return run(inputs)
 
@@ -185,5 +199,11 @@ FAULTS = [
         "a state is transposed in place, each element read after others were written",
         calling(_element_by_element),
         ("history/moves_in_place",),
+    ),
+    Fault(
+        "packed-for-ever",
+        "a matrix is packed when a program gets its buffer first, and never again",
+        calling(_packed),
+        ("state/drawn-shared-memory",),
     ),
 ]

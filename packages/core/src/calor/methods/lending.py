@@ -24,22 +24,24 @@ Array = np.ndarray[Any, Any]
 class _Lent:
     """Memory that holds a tensor's elements, and what they were."""
 
-    __slots__ = ("before", "memory", "tensor", "value")
+    __slots__ = ("before", "dtype", "memory", "tensor", "value")
 
     def __init__(self, tensor: Tensor, before: Array) -> None:
         # Strong: a slice that has no name is written through to its root when its array is gone.
         self.tensor = tensor
         self.value = tensor._value
-        self.before = before
-        self.memory = bytearray(before.tobytes())
+        # A copy: who lent the memory to the tensor may write to it meanwhile.
+        self.before = before.tobytes()
+        self.dtype = before.dtype
+        self.memory = bytearray(self.before)
 
     def write_back(self) -> None:
         """Write the elements that differ to the tensor."""
         if _lent.get(id(self.tensor), (None,))[0] is self:
             del _lent[id(self.tensor)]
         # Compared as bytes: a NaN that stays is no change, and −0.0 for 0.0 is one.
-        size = self.before.dtype.itemsize
-        was = np.ascontiguousarray(self.before).reshape(-1).view(np.uint8).reshape(-1, size)
+        size = self.dtype.itemsize
+        was = np.frombuffer(self.before, np.uint8).reshape(-1, size)
         now = np.frombuffer(self.memory, np.uint8).reshape(-1, size)
         changed = (was != now).any(axis=1)
         if not changed.any():
@@ -76,7 +78,7 @@ def lend(tensor: Tensor) -> Array | None:
     if base is None or lent is None or lent.value is not tensor._value:
         lent = _Lent(tensor, tensor.numpy())
         # Views of an array have as their base the array whose own base is none: this one.
-        base = np.frombuffer(lent.memory, lent.before.dtype)
+        base = np.frombuffer(lent.memory, lent.dtype)
         weakref.finalize(base, lent.write_back).atexit = False
         _lent[id(tensor)] = (lent, weakref.ref(base))
     return base.reshape(tensor.shape)
