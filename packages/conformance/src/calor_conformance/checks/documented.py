@@ -252,8 +252,8 @@ def _alike(a: Array, b: Array) -> bool:
         return a.dtype == b.dtype and a.shape == b.shape
     if a.dtype.kind not in "fc":
         return False
-    size = np.abs(b[np.isfinite(b)]).max(initial=0.0)
-    return np.allclose(a, b, rtol=0.0, atol=8 * finfo(a.dtype).eps * size, equal_nan=True)
+    size = float(np.abs(b[np.isfinite(b)]).astype(np.float64).max(initial=0.0))
+    return np.allclose(a, b, rtol=0.0, atol=8 * float(finfo(a.dtype).eps) * size, equal_nan=True)
 
 
 def every() -> list[Called]:
