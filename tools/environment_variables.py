@@ -61,6 +61,15 @@ VARIABLES = {
     ),
     "CALOR_DEVICE": Variable("cpu if it is installed", "the default device, such as `cuda:1`"),
     "CALOR_EAGER": Variable("0", "`1` computes each operation when it is called"),
+    "CALOR_HTTP_CA": Variable(
+        "the system's", "a file with the certificate that signed those of servers"
+    ),
+    "CALOR_HTTP_PATIENCE": Variable("30", "the seconds after which a server counts as away"),
+    "CALOR_HTTP_TOKEN": Variable("none", "the token of servers of devices"),
+    "CALOR_HTTP_TOKENS": Variable(
+        "the user's configuration", "the file with the tokens of servers of devices"
+    ),
+    "CALOR_HTTP_ZSTD": Variable("0", "`1` compresses what is sent to servers of devices"),
     "CALOR_JIT": Variable("1", "`0` runs jitted functions as plain Python"),
     "CALOR_KEEP": Variable("1", "`0` packs weights at each call, and keeps no packed weights"),
     "CALOR_MATMUL_PRECISION": Variable(

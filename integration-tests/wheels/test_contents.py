@@ -110,6 +110,7 @@ REQUIRED = {
     "calor-distributed": "calor",
     "calor-distributions": "calor calor-linalg calor-numerics calor-special",
     "calor-drawing": "calor",
+    "calor-http": "calor httpx msgpack starlette uvicorn",
     "calor-linalg": "calor",
     "calor-numerics": "calor",
     "calor-router": "calor networkx",
@@ -143,6 +144,7 @@ ENTRIES = {
     "calor-special": "ops.special",
     "calor-onnx": "importer.onnx",
     "calor-distributed": "group ops.distributed",
+    "calor-http": "http https",
     "calor-router": "router",
     "calor-tuned": "tuned.calor",
 }

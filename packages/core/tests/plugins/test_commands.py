@@ -129,9 +129,11 @@ def test_features_of_a_device() -> None:
     done = run("devices", "--features", "numpy")
     assert done.returncode == 0
     assert cells(done.stdout, "host_views")[1] == "full"
-    done = run("devices", "--features", "http")
+    done = run("devices", "--features", "absent")
     assert done.returncode == 1
-    message = r'no device "http"; installed: numpy(, [\w-]+)*\. pip install "calor\[http\]"\n'
+    message = (
+        r'no device "absent"; installed: numpy(, [\w-]+)*; python -m calor devices says more\n'
+    )
     assert re.fullmatch(message, done.stderr)
 
 
@@ -167,15 +169,15 @@ def test_doctor_says_what_fails_and_why(tmp_path: Path, working: Path, failing: 
 
 
 def test_doctor_tries_the_default_device() -> None:
-    done = run("doctor", CALOR_DEVICE="http")
+    done = run("doctor", CALOR_DEVICE="absent")
     assert done.returncode == 1
-    assert 'CALOR_DEVICE=http fails: no device "http"' in done.stdout
+    assert 'CALOR_DEVICE=absent fails: no device "absent"' in done.stdout
 
 
 PREFERRED = {
     "nothing": (None, 'the default device is numpy:0, the reference; pip install "calor[cpu]"'),
     "the cpu": ("null", "the default device is null:0, as it is installed"),
-    "a cpu that fails": ("http:7", 'cpu, the default, fails: no device "http"'),
+    "a cpu that fails": ("absent:7", 'cpu, the default, fails: no device "absent"'),
 }
 
 

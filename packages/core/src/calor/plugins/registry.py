@@ -150,9 +150,13 @@ class Registry:
         schemes = self._registered["scheme"]
         fitting = [prefix for prefix in schemes if text.startswith(prefix)]
         if not fitting:
-            raise DeviceError(
-                f'no device "{text}"; what follows "{kind}:" is the number of a device, from 0'
+            known = [f"{prefix}…" for prefix in schemes if prefix.startswith(f"{kind}:")]
+            says = (
+                f"write {' or '.join(known)}"
+                if known
+                else f'what follows "{kind}:" is the number of a device, from 0'
             )
+            raise DeviceError(f'no device "{text}"; {says}')
         prefix = max(fitting, key=len)
         function, source = schemes[prefix]
         try:

@@ -1,0 +1,1 @@
+"""The client: the backend whose devices are those of a server."""

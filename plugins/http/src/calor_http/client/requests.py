@@ -1,0 +1,263 @@
+"""The commands of a client on their way to the server: queued, sent many at a time, answered.
+
+Requirements: who queues a command does not wait for it; commands run in the order in which they
+were queued; a request that is not answered is sent again with its number, as long as it takes. A
+thread sends while others queue, so the requests of a slow connection grow by themselves.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, Final, Protocol
+
+from calor.errors import CalorError, DeviceLostError, ProtocolError
+from calor_http.client.connection import VERSION, Away, Connection
+from calor_http.errors import LeaseLostError, decode_error
+from calor_http.frames import pack, seal
+from calor_http.server.limits import CHUNK, MESSAGE
+
+# What waits here at most, in bytes and commands; who queues more waits.
+_ROOM: Final = 4 * MESSAGE
+_COMMANDS: Final = 1 << 13
+# What a command takes at least, in bytes.
+_LEAST: Final = 64
+# How often dropped values are told to the server when nothing else is.
+_TICK: Final = 0.5
+
+
+class Dropped(Protocol):
+    """What nobody has any more: a value or a program."""
+
+    number: int
+    era: int
+
+
+@dataclass(slots=True)
+class Command:
+    """A command: its message, its size in bytes, who waits for its answer, and contents apart."""
+
+    message: list[Any]
+    nbytes: int = 0
+    future: Future[Any] | None = None
+    blob: tuple[int, memoryview] | None = None
+
+
+class Requests:
+    """The queue of a client.
+
+    Parameters
+    ----------
+    connection : Connection
+        The way to the server.
+    opened : callable
+        Called with a new session's description and number, at the beginning and when one is lost;
+        returns the commands that begin it.
+    """
+
+    def __init__(
+        self, connection: Connection, opened: Callable[[Any, int], Sequence[Command]]
+    ) -> None:
+        self._connection = connection
+        self._opened = opened
+        self.numbers = count(1)
+        # Which session this is, counted from 1.
+        self.era = 0
+        self._session = ""
+        self._lease = 60.0
+        self._sent = 0
+        self._queue: deque[Command] = deque()
+        self._current: list[Command] = []
+        self._nbytes = 0
+        self._dropped: deque[tuple[str, Dropped]] = deque()
+        self._complaint: CalorError | None = None
+        self._ends = False
+        self._state = threading.Condition(threading.RLock())
+        self.open()
+        self._thread = threading.Thread(target=self._work, name="calor-http", daemon=True)
+        self._thread.start()
+
+    def open(self) -> None:
+        """Begin a session."""
+        hello = {"version": VERSION}
+        found = self._connection.message("POST", "/v1/sessions", pack(hello))
+        self._session = f"/v1/sessions/{found['session']}"
+        self._lease = float(found["lease"])
+        self._sent = 0
+        first = self._opened(found, self.era + 1)
+        with self._state:
+            self.era += 1
+            self._queue.extend(first)
+            self._nbytes = sum(command.nbytes for command in first)
+
+    # What the threads of the program call.
+    def dropped(self, thing: Dropped, command: str = "drop") -> None:
+        """Note that nobody has a thing any more; it takes no lock, since it may run anywhere."""
+        self._dropped.append((command, thing))
+
+    def put(self, message: list[Any], era: int, nbytes: int = 0) -> None:
+        """Queue the message of a command for a session."""
+        self.queue(Command(message, nbytes), era)
+
+    def queue(self, command: Command, era: int) -> None:
+        """Queue a command for a session."""
+        command.nbytes += _LEAST
+        with self._state:
+            while self._nbytes > _ROOM or len(self._queue) > _COMMANDS:
+                self._state.wait()
+            if self._ends:
+                raise DeviceLostError("the connection was closed when the process began to end")
+            if era != self.era:
+                raise LeaseLostError("the server's session was lost; what it held has to be made")
+            self._add_dropped()
+            self._queue.append(command)
+            self._nbytes += command.nbytes
+            self._state.notify_all()
+
+    def ask(self, message: list[Any], era: int) -> Any:
+        """Queue a command and wait; raise an error that is its answer, or an earlier one's."""
+        future: Future[Any] = Future()
+        self.queue(Command(message, future=future), era)
+        answer = future.result()
+        with self._state:
+            complaint, self._complaint = self._complaint, None
+        if complaint is not None:
+            raise complaint
+        if isinstance(answer, dict) and "error" in answer:
+            raise decode_error(answer["error"])
+        return answer
+
+    def fetch(self, number: int, nbytes: int) -> bytearray:
+        """Return contents that the server offers, piece by piece."""
+        made = bytearray()
+        path = f"{self._session}/blobs/{number}"
+        while len(made) < nbytes:
+            made += self._connection.content("GET", f"{path}/{len(made)}")
+        return made
+
+    def close(self) -> None:
+        """Send what is queued, and end the session."""
+        with self._state:
+            self._ends = True
+            self._state.notify_all()
+        self._thread.join(timeout=5.0)
+        self._connection.end(self._session)
+
+    # What the sending thread does.
+    def _work(self) -> None:
+        heard = time.monotonic()
+        while True:
+            with self._state:
+                if not self._current and not self._queue:
+                    if self._ends:
+                        return
+                    self._state.wait(_TICK)
+                    self._add_dropped()
+                    idle = time.monotonic() - heard
+                    if not self._queue and idle < self._lease / 4:
+                        continue
+                commands = self._current or self._take()
+                self._current = commands
+                self._state.notify_all()
+            try:
+                self._send(commands)
+            except LeaseLostError as error:
+                self._lose(error)
+            except Away as error:
+                # The request stays, and is sent again when somebody asks next.
+                self._fail(commands, error)
+                self._rest()
+            except Exception as error:
+                self._fail(commands, error)
+                with self._state:
+                    self._complaint = error if isinstance(error, CalorError) else None
+                    self._current = []
+                    # Whatever the server thinks of it, it is not sent again under its number.
+                    self._sent += 1
+            heard = time.monotonic()
+
+    def _rest(self) -> None:
+        """Wait until somebody asks for something."""
+        with self._state:
+            waiting = len(self._queue)
+            while len(self._queue) == waiting and not self._ends:
+                self._state.wait()
+
+    def _add_dropped(self) -> None:
+        """Queue what nobody has any more behind the commands that used it."""
+        found: dict[str, list[int]] = {}
+        while self._dropped:
+            command, thing = self._dropped.popleft()
+            if thing.era == self.era:
+                found.setdefault(command, []).append(thing.number)
+        for command, numbers in found.items():
+            self._queue.append(Command([command, numbers], 9 * len(numbers)))
+
+    def _take(self) -> list[Command]:
+        """Return the first commands that fit into a request, without those that stay."""
+        taken: list[Command] = []
+        nbytes = 0
+        while self._queue and len(taken) < _COMMANDS:
+            nbytes += self._queue[0].nbytes
+            if taken and nbytes > MESSAGE // 2:
+                break
+            taken.append(self._queue.popleft())
+        self._nbytes = sum(command.nbytes for command in self._queue)
+        return taken
+
+    def _send(self, commands: Sequence[Command]) -> None:
+        connection = self._connection
+        for command in commands:
+            if command.blob is not None:
+                self._upload(*command.blob)
+                command.blob = None
+        frame = pack([command.message for command in commands], connection.compress)
+        path = f"{self._session}/requests/{self._sent + 1}"
+        answers = connection.message("POST", path, frame)
+        self._sent += 1
+        if not isinstance(answers, list) or len(answers) != len(commands):
+            raise ProtocolError("the server answered other commands than it was sent", rule="order")
+        with self._state:
+            self._current = []
+            for command, answer in zip(commands, answers, strict=True):
+                failed = isinstance(answer, dict) and "error" in answer
+                if command.future is None and failed and self._complaint is None:
+                    self._complaint = decode_error(answer["error"])
+        for command, answer in zip(commands, answers, strict=True):
+            if command.future is not None and not command.future.done():
+                command.future.set_result(answer)
+
+    def _upload(self, number: int, content: memoryview) -> None:
+        """Send contents in pieces; the server says how far it is."""
+        there = 0
+        while there < len(content):
+            piece = seal(content[there : there + CHUNK], self._connection.compress)
+            path = f"{self._session}/blobs/{number}/{there}"
+            there = self._connection.message("PUT", path, piece)
+
+    def _fail(self, commands: Sequence[Command], error: Exception) -> None:
+        for command in commands:
+            if command.future is not None and not command.future.done():
+                command.future.set_exception(error)
+
+    def _lose(self, error: LeaseLostError) -> None:
+        """Begin a new session in place of one that the server does not know any more."""
+        with self._state:
+            lost = [*self._current, *self._queue]
+            self._current, self._nbytes = [], 0
+            self._queue.clear()
+            # Nobody queues for the session that is gone, while there is no other.
+            self.era += 1
+        says = str(error)
+        try:
+            self.open()
+        except Exception as failure:
+            says = f"{says}, and no new session began: {failure}"
+        with self._state:
+            self._state.notify_all()
+        self._fail(lost, LeaseLostError(f"{self._connection.base}: {says}"))

@@ -1,0 +1,79 @@
+"""Frames: the bodies of requests and answers, each with a checksum and maybe compressed.
+
+Layout: four bytes CRC-32 of all that follows (little-endian), one byte 0 or 1 (Zstandard), and the
+content. Messages are frames of MessagePack, of which nothing is made but numbers, texts, bytes,
+lists and mappings.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any, Final
+
+import msgpack
+
+from calor.errors import FormatError
+
+PLAIN: Final = 0
+ZSTD: Final = 1
+# Shorter content is not worth the work.
+_SMALL: Final = 512
+
+try:
+    import zstandard
+except ImportError:  # The extra "zstd" is not installed.
+    zstandard = None
+
+
+def compresses() -> bool:
+    """Return whether this process can read and write Zstandard."""
+    return zstandard is not None
+
+
+def seal(content: bytes | memoryview, compress: bool = False) -> bytes:
+    """Return content as a frame."""
+    kind = PLAIN
+    if compress and zstandard is not None and len(content) >= _SMALL:
+        made = zstandard.ZstdCompressor(level=1).compress(content)
+        if len(made) < len(content):
+            kind, content = ZSTD, made
+    head = bytes([kind])
+    check = zlib.crc32(content, zlib.crc32(head))
+    return b"".join((check.to_bytes(4, "little"), head, content))
+
+
+def unseal(frame: bytes, limit: int) -> bytes:
+    """Return the content of a frame; FormatError if it is damaged or longer than a limit."""
+    if len(frame) < 5:
+        raise FormatError(f"a frame has {len(frame)} bytes; it was cut off")
+    if zlib.crc32(memoryview(frame)[4:]) != int.from_bytes(frame[:4], "little"):
+        raise FormatError("the checksum of a frame does not fit; it was damaged on the way")
+    kind, content = frame[4], frame[5:]
+    if kind == PLAIN:
+        if len(content) > limit:
+            raise FormatError(f"a frame holds {len(content)} bytes, more than {limit}")
+        return content
+    if kind != ZSTD or zstandard is None:
+        raise FormatError(f'a frame is of kind {kind}; pip install "calor-http[zstd]" reads kind 1')
+    try:
+        size = zstandard.frame_content_size(content)
+        if not 0 <= size <= limit:
+            raise FormatError(f"a compressed frame says {size} bytes, more than {limit}")
+        made: bytes = zstandard.ZstdDecompressor().decompress(content, max_output_size=limit)
+    except zstandard.ZstdError as error:
+        raise FormatError(f"a compressed frame is damaged: {error}") from None
+    return made
+
+
+def pack(message: Any, compress: bool = False) -> bytes:
+    """Return a message as a frame."""
+    return seal(msgpack.packb(message, use_bin_type=True), compress)
+
+
+def unpack(frame: bytes, limit: int) -> Any:
+    """Return the message in a frame; FormatError for whatever is wrong with it."""
+    content = unseal(frame, limit)
+    try:
+        return msgpack.unpackb(content, raw=False, strict_map_key=False, max_ext_len=0)
+    except Exception as error:
+        raise FormatError(f"a message is no MessagePack: {type(error).__name__}") from None

@@ -1,0 +1,1 @@
+"""The server: devices of this machine for clients that have its token."""

@@ -1,0 +1,246 @@
+"""The HTTP side of a server: who may enter, what is too large, and which session is meant.
+
+Requirements: nothing of a request reaches a file name or an import; a token is compared in constant
+time; bodies are counted as they arrive; whatever is wrong with a request, the answer is a typed
+error as a frame, and never a traceback.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from time import monotonic
+from typing import Any, Final
+
+from anyio import CapacityLimiter, to_thread
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from calor.backends.device import Device
+from calor.errors import ArgumentError, CalorError, FormatError
+from calor_http.described import encode_info
+from calor_http.errors import LeaseLostError, LimitError, encode_error, typed
+from calor_http.frames import compresses, pack, seal, unpack, unseal
+from calor_http.server.graphs import Graphs
+from calor_http.server.limits import CHUNK, MESSAGE, Limits
+from calor_http.server.session import Session
+
+VERSION: Final = 1
+_log = logging.getLogger("calor_http")
+_SLACK: Final = 1024
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class Refused(Exception):
+    """Someone without the token."""
+
+
+class Server:
+    """The sessions of a server.
+
+    Parameters
+    ----------
+    devices : sequence of Device
+        The devices that it serves.
+    token : str or None
+        What clients have to show; None lets everybody in.
+    limits : Limits, optional
+        What clients may do.
+    """
+
+    def __init__(
+        self, devices: Sequence[Device], token: str | None, limits: Limits | None = None
+    ) -> None:
+        self._devices = devices
+        self._token = None if token is None else f"Bearer {token}".encode()
+        self.limits = limits or Limits()
+        self._graphs = Graphs(self.limits.graph_nodes)
+        self._sessions: dict[str, Session] = {}
+        # Each may wait for the one before it of its client, so there are more than cores.
+        self._workers = CapacityLimiter(self.limits.requests)
+
+    def app(self) -> Starlette:
+        """Return the ASGI application."""
+        session = "/v1/sessions/{session}"
+        routes = [
+            Route("/v1/sessions", self._handler(self._open), methods=["POST"]),
+            Route(session, self._handler(self._close), methods=["DELETE"]),
+            Route(session + "/requests/{number}", self._handler(self._run), methods=["POST"]),
+            Route(session + "/blobs/{number}/{offset}", self._handler(self._put), methods=["PUT"]),
+            Route(session + "/blobs/{number}/{offset}", self._handler(self._get), methods=["GET"]),
+        ]
+        return Starlette(routes=routes, lifespan=self._lifespan)
+
+    @asynccontextmanager
+    async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        task = asyncio.create_task(self._end_leases())
+        try:
+            yield
+        finally:
+            task.cancel()
+            for session in self._sessions.values():
+                session.close()
+            self._sessions.clear()
+
+    async def _end_leases(self) -> None:
+        seconds = self.limits.lease_seconds
+        while True:
+            await asyncio.sleep(min(seconds / 4, 5.0))
+            await to_thread.run_sync(self.end_leases)
+
+    def end_leases(self) -> None:
+        """Free what clients hold that were not heard of within the time of their lease."""
+        before = monotonic() - self.limits.lease_seconds
+        for name, session in list(self._sessions.items()):
+            # One that works for its client is not idle.
+            if session.seen < before and not session.lock.locked():
+                del self._sessions[name]
+                session.close()
+
+    # What every request passes.
+    def _handler(self, inner: Handler) -> Handler:
+        async def handle(request: Request) -> Response:
+            try:
+                self._admit(request)
+                return await inner(request)
+            except Refused:
+                wrong = ArgumentError("the token is missing or wrong")
+                return _failed(401, wrong, {"WWW-Authenticate": "Bearer"})
+            except LeaseLostError as error:
+                return _failed(404, error)
+            except LimitError as error:
+                return _failed(413, error)
+            except FormatError as error:
+                return _failed(422, error)
+            except CalorError as error:
+                return _failed(400, error)
+            except (TimeoutError, ClientDisconnect):
+                return _failed(408, FormatError("the request did not arrive in time"))
+            except Exception as error:
+                _log.exception("a request failed")
+                return _failed(500, typed(error))
+
+        return handle
+
+    def _admit(self, request: Request) -> None:
+        if self._token is None:
+            return
+        given = request.headers.get("authorization", "").encode()
+        if not hmac.compare_digest(given, self._token):
+            raise Refused
+
+    async def _body(self, request: Request, most: int) -> bytes:
+        """Return a request's body, of which no more than ``most`` bytes are taken."""
+        pieces: list[bytes] = []
+        count = 0
+        async with asyncio.timeout(self.limits.body_seconds):
+            async for piece in request.stream():
+                count += len(piece)
+                if count > most + _SLACK:
+                    raise LimitError(f"the request has more than {most} bytes")
+                pieces.append(piece)
+        return b"".join(pieces)
+
+    def _session(self, request: Request) -> Session:
+        found = self._sessions.get(request.path_params["session"])
+        if found is None:
+            raise LeaseLostError("the server does not know this session")
+        return found
+
+    # The requests.
+    async def _open(self, request: Request) -> Response:
+        hello = unpack(await self._body(request, CHUNK), CHUNK)
+        if not isinstance(hello, dict) or hello.get("version") != VERSION:
+            raise ArgumentError(
+                f"the server speaks version {VERSION} of the protocol; install the same release of "
+                f"calor-http on both sides"
+            )
+        if len(self._sessions) >= self.limits.clients:
+            raise LimitError(f"the server has {self.limits.clients} clients, its limit")
+        name = secrets.token_urlsafe(24)
+        infos = await to_thread.run_sync(self._infos)
+        self._sessions[name] = Session(self._devices, self.limits, self._graphs)
+        return _done(
+            {
+                "session": name,
+                "devices": infos,
+                "lease": self.limits.lease_seconds,
+                "client_bytes": self.limits.client_bytes,
+                "tensor_bytes": self.limits.tensor_bytes,
+                "commands": self.limits.commands,
+                "zstd": compresses(),
+            }
+        )
+
+    def _infos(self) -> list[Any]:
+        return [[device.name, encode_info(device.info)] for device in self._devices]
+
+    async def _close(self, request: Request) -> Response:
+        session = self._session(request)
+        self._sessions.pop(request.path_params["session"], None)
+        await to_thread.run_sync(session.close)
+        return _done(None)
+
+    async def _run(self, request: Request) -> Response:
+        session, number = self._session(request), _number(request, "number")
+        frame = await self._body(request, MESSAGE)
+
+        def work() -> bytes:
+            return session.answer(number, unpack(frame, MESSAGE), _accepts(request))
+
+        return _answer(await to_thread.run_sync(work, limiter=self._workers))
+
+    async def _put(self, request: Request) -> Response:
+        session = self._session(request)
+        number, offset = _number(request, "number"), _number(request, "offset")
+        frame = await self._body(request, CHUNK)
+
+        def work() -> int:
+            piece = unseal(frame, CHUNK)
+            with session.lock:
+                session.seen = monotonic()
+                return session.blobs.add(number, offset, piece)
+
+        return _done(await to_thread.run_sync(work, limiter=self._workers))
+
+    async def _get(self, request: Request) -> Response:
+        session = self._session(request)
+        number, offset = _number(request, "number"), _number(request, "offset")
+
+        def work() -> bytes:
+            with session.lock:
+                session.seen = monotonic()
+                piece = session.blobs.piece(number, offset, CHUNK)
+            return seal(piece, _accepts(request))
+
+        return _answer(await to_thread.run_sync(work, limiter=self._workers))
+
+
+def _accepts(request: Request) -> bool:
+    """Return whether a client wants compressed frames."""
+    return bool(request.headers.get("x-calor-zstd", "") == "1")
+
+
+def _number(request: Request, name: str) -> int:
+    text: str = request.path_params[name]
+    if not (text.isascii() and text.isdecimal() and len(text) < 19):
+        raise ArgumentError(f"a number is wanted in the address, not {text[:20]!r}")
+    return int(text)
+
+
+def _answer(frame: bytes, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(frame, status, headers, media_type="application/octet-stream")
+
+
+def _done(message: Any) -> Response:
+    return _answer(pack(message))
+
+
+def _failed(status: int, error: CalorError, headers: dict[str, str] | None = None) -> Response:
+    return _answer(pack({"error": encode_error(error)}), status, headers)

@@ -1,0 +1,89 @@
+"""Large contents on their way, in pieces: a piece that comes twice is taken once.
+
+Requirements: a broken connection costs the piece that was on its way; memory is taken as pieces
+arrive, never by what a client announces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from calor.errors import ArgumentError, FormatError
+from calor_http.errors import LimitError
+from calor_http.server.limits import CHUNK
+
+
+class Blobs:
+    """The contents of one client that are on their way, by number.
+
+    Parameters
+    ----------
+    most : int
+        The most bytes of one.
+    reserve : callable
+        Called with the bytes of a piece before it is taken; raises LimitError.
+    """
+
+    def __init__(self, most: int, reserve: Callable[[int], None]) -> None:
+        self._most = most
+        self._reserve = reserve
+        self._held: dict[int, bytearray | memoryview] = {}
+        self.nbytes = 0
+
+    def add(self, number: int, offset: int, piece: bytes) -> int:
+        """Take a piece of an upload; return how many bytes are there, from the beginning."""
+        known = self._held.get(number)
+        there = 0 if known is None else len(known)
+        if isinstance(known, memoryview) or offset > there or len(piece) > CHUNK:
+            raise ArgumentError(f"a piece at byte {offset} does not follow the {there} before it")
+        fresh = piece[there - offset :]
+        if not fresh:
+            return there
+        if there + len(fresh) > self._most:
+            raise LimitError(f"an upload has more than {self._most} bytes, the server's limit")
+        self._reserve(len(fresh))
+        if known is None:
+            known = self._held[number] = bytearray()
+        known += fresh
+        self.nbytes += len(fresh)
+        return len(known)
+
+    def offer(self, number: int, content: memoryview) -> None:
+        """Keep contents until they were fetched."""
+        self._check_fresh(number)
+        self._reserve(len(content))
+        self._held[number] = content
+        self.nbytes += len(content)
+
+    def piece(self, number: int, offset: int, length: int) -> bytes:
+        """Return a piece of what is offered."""
+        known = self._held.get(number)
+        if not isinstance(known, memoryview):
+            raise ArgumentError(f"nothing is offered under number {number}")
+        if not 0 <= offset <= len(known) or not 0 <= length <= CHUNK:
+            raise ArgumentError(f"{length} bytes from byte {offset} are no piece of {len(known)}")
+        return bytes(known[offset : offset + length])
+
+    def take(self, number: int) -> bytearray:
+        """Return a whole upload, which is then forgotten."""
+        known = self._held.get(number)
+        if not isinstance(known, bytearray):
+            raise FormatError(f"no upload has number {number}")
+        self.forget(number)
+        return known
+
+    def forget(self, number: int) -> None:
+        """Free contents, if they are there."""
+        known = self._held.pop(number, None)
+        if known is not None:
+            self.nbytes -= len(known)
+
+    def clear(self) -> None:
+        """Free everything."""
+        self._held.clear()
+        self.nbytes = 0
+
+    def _check_fresh(self, number: Any) -> None:
+        if type(number) is not int or number in self._held:
+            raise ArgumentError(f"{number!r} is no free number")

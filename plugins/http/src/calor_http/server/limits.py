@@ -1,0 +1,52 @@
+"""What a server lets clients do, as numbers that its operator can set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+MIB: Final = 1 << 20
+GIB: Final = 1 << 30
+# The most bytes of one request or answer, and of the pieces in which large values travel.
+MESSAGE: Final = 16 * MIB
+CHUNK: Final = 4 * MIB
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The limits of a server.
+
+    Parameters
+    ----------
+    tensor_bytes : int, optional
+        The most bytes of one tensor.
+    client_bytes : int, optional
+        The most bytes that a client holds on all devices together, transfers included.
+    graph_nodes : int, optional
+        The most nodes of a graph, those of its sub-graphs included.
+    graph_bytes : int, optional
+        The most bytes of a graph's file form.
+    handles : int, optional
+        The most values, and the most programs, that a client holds.
+    commands : int, optional
+        The most commands in one request.
+    clients : int, optional
+        The most clients.
+    requests : int, optional
+        The most requests that are open at one time.
+    body_seconds : float, optional
+        How long the body of a request may take to arrive.
+    lease_seconds : float, optional
+        How long what a client has is kept after its last request.
+    """
+
+    tensor_bytes: int = 16 * GIB
+    client_bytes: int = 64 * GIB
+    graph_nodes: int = 1 << 17
+    graph_bytes: int = 256 * MIB
+    handles: int = 1 << 20
+    commands: int = 1 << 14
+    clients: int = 64
+    requests: int = 256
+    body_seconds: float = 60.0
+    lease_seconds: float = 300.0

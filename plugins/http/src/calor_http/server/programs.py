@@ -1,0 +1,192 @@
+"""The programs of a client on a server, and the commands that make and run them.
+
+Requirements: a run is checked against its graph before a device sees it; one that fails leaves
+state as it was, and its results the error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from calor.backends.device import Device
+from calor.errors import (
+    CalorError,
+    DeviceError,
+    DeviceLostError,
+    OutOfMemoryError,
+    ProtocolError,
+)
+from calor.graph.graph import Graph, prune
+from calor.units import bytes_text
+from calor_http.described import encode_claim
+from calor_http.errors import LimitError
+from calor_http.server.graphs import Graphs
+from calor_http.server.room import Room
+from calor_http.server.values import Value, array_of
+
+# A failed run with more results than this keeps none of them.
+_ALONE: Final = 64
+_MISSING: Final = "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A compiled graph on a device."""
+
+    device: Device
+    graph: Graph
+    executable: Any
+
+
+class Programs:
+    """The programs of one client.
+
+    Parameters
+    ----------
+    room : Room
+        Its values.
+    graphs : Graphs
+        The graphs of all clients.
+    """
+
+    def __init__(self, room: Room, graphs: Graphs) -> None:
+        self._room = room
+        self._graphs = graphs
+        self._programs: dict[int, Program] = {}
+
+    def commands(self) -> dict[str, Callable[..., Any]]:
+        """Return the commands about graphs, by name."""
+        return {
+            "graph": self._graph,
+            "claim": self._claim,
+            "compile": self._compile,
+            "within": self._within,
+            "release": self._release,
+            "run": self._run,
+        }
+
+    def _graph(self, digest: str, data: Any) -> None:
+        content = self._room.blobs.take(data) if type(data) is int else data
+        self._graphs.add(digest, bytes(content))
+
+    def _claim(self, index: int, digest: str) -> Any:
+        device = self._room.device(index)
+        graph = self._graphs.find(digest)
+        if graph is None:
+            return _MISSING
+        return encode_claim(self._graphs.claim(device, digest, graph))
+
+    def _compile(self, number: int, index: int, digest: str) -> Any:
+        return self._compiled(number, index, digest, None)
+
+    def _within(self, number: int, index: int, digest: str, limit: int, in_place: Any) -> Any:
+        places = {int(output): int(given) for output, given in in_place.items()}
+        return self._compiled(number, index, digest, (int(limit), places))
+
+    def _compiled(self, number: int, index: int, digest: str, within: Any) -> Any:
+        device = self._room.device(index)
+        graph = self._graphs.find(digest)
+        if graph is None:
+            return _MISSING
+        if type(number) is not int or number in self._programs:
+            raise ProtocolError(f"{number!r} is no free number of a program", rule="fresh")
+        if len(self._programs) >= self._room.limits.handles:
+            raise LimitError(
+                f"a client holds {self._room.limits.handles} programs, the server's limit"
+            )
+        for known in graph.specs:
+            if known.nbytes > self._room.limits.tensor_bytes:
+                most = bytes_text(self._room.limits.tensor_bytes)
+                raise LimitError(f"a graph has {known}; the server's limit of a tensor is {most}")
+        claim = self._graphs.claim(device, digest, graph)
+        if sum(map(len, claim.parts)) != len(graph.nodes) or len(claim.parts) > 1:
+            raise ProtocolError(f"{device.name} does not take the whole graph", rule="whole")
+        backend = device.backend
+        if within is None:
+            made = backend.compile(device.index, graph)
+        else:
+            made = backend.compile_within(device.index, graph, *within)
+        self._programs[number] = Program(device, graph, made)
+        return made.required_bytes
+
+    def _release(self, numbers: Sequence[int]) -> None:
+        for number in numbers:
+            self._programs.pop(number, None)
+
+    def _run(
+        self, number: int, inputs: Sequence[Any], outputs: Sequence[int], into: Sequence[int]
+    ) -> None:
+        """Run a program; ``into`` are the outputs, by place, that are values written in place."""
+        program = self._programs.get(number)
+        if program is None:
+            raise ProtocolError(f"no program has number {number!r}", rule="foreign")
+        device, graph = program.device, program.graph
+        written, fresh = self._targets(program, outputs, set(into))
+        read: list[Value] = []
+        given: list[Any] = []
+        if len(inputs) != len(graph.inputs):
+            raise ProtocolError(f"{len(inputs)} inputs for {len(graph.inputs)}", rule="inputs")
+        for v, thing in zip(graph.inputs, inputs, strict=True):
+            known = graph.specs[v]
+            if isinstance(thing, bytes) and v in graph.host:
+                given.append(array_of(thing, known)[()])
+                continue
+            read.append(self._room.values.get(thing, device, known))
+            given.append(read[-1].buffer)
+        state = list(written.values())
+        error = next((value.error for value in (*read, *state) if value.error), None)
+        made: Sequence[Any] = [None] * len(outputs)
+        if error is None:
+            self._room.raise_peak(device, program.executable.required_bytes)
+            targets = [written[i].buffer if i in written else None for i in range(len(outputs))]
+            try:
+                self._room.reserve(program.executable.required_bytes)
+                made = program.executable(given, targets if written else None)
+            except Exception as raised:
+                error = self._room.failed(raised, device, state)
+                if not written and 1 < len(fresh) <= _ALONE:
+                    self._put_alone(program, given, fresh, error)
+                    return
+        else:
+            self._room.values.failed(error, state)
+        for i, result in fresh.items():
+            self._room.values.put(result, Value(device, graph.output_specs[i], made[i], error))
+
+    def _put_alone(
+        self, program: Program, given: Sequence[Any], fresh: Mapping[int, int], error: CalorError
+    ) -> None:
+        """After a failed run, compute its results one by one, as far as that goes."""
+        device, graph = program.device, program.graph
+        for i, number in fresh.items():
+            value = Value(device, graph.output_specs[i], error=error)
+            if not isinstance(error, OutOfMemoryError | DeviceLostError):
+                with suppress(Exception):
+                    only = prune(_only(graph, i))
+                    (value.buffer,) = device.backend.compile(device.index, only)(given)
+                    value.error = None
+            self._room.values.put(number, value)
+
+    def _targets(
+        self, program: Program, outputs: Sequence[int], into: set[int]
+    ) -> tuple[dict[int, Value], dict[int, int]]:
+        """Return the values that a run writes, and the numbers of those that it makes, by place."""
+        specs = program.graph.output_specs
+        if len(outputs) != len(specs) or not into.issubset(range(len(specs))):
+            raise ProtocolError(f"{len(outputs)} outputs for {len(specs)}", rule="outputs")
+        written = {i: self._room.values.get(outputs[i], program.device, specs[i]) for i in into}
+        if len({id(value) for value in written.values()}) < len(written):
+            raise ProtocolError("one value is written by two outputs", rule="into")
+        if written and not program.device.info.feature("in_place"):
+            raise DeviceError(f"{program.device.name} writes nothing in place")
+        fresh = {i: n for i, n in enumerate(outputs) if i not in into}
+        self._room.values.check_fresh(fresh.values())
+        return written, fresh
+
+
+def _only(graph: Graph, place: int) -> Graph:
+    """Return a graph with one of its outputs."""
+    output = graph.outputs[place]
+    return Graph(graph.specs, graph.host, graph.nodes, [output], len(graph.inputs))

@@ -1,0 +1,168 @@
+"""What a client has on a server's devices, and the commands that make, read and copy values.
+
+Requirements: nothing is allocated before it is counted; what a client names is checked before a
+device sees it, since devices trust their callers; a value that cannot be made keeps its error.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from calor.backends.device import Device
+from calor.compiling.partitioned import move
+from calor.dtypes import as_dtype
+from calor.errors import ArgumentError, CalorError, OutOfMemoryError, ProtocolError
+from calor.graph.verify import spec_complaints
+from calor.specs import Spec, spec
+from calor.units import bytes_text
+from calor_http.errors import LimitError, typed
+from calor_http.server.blobs import Blobs
+from calor_http.server.limits import MESSAGE, Limits
+from calor_http.server.values import Value, Values, array_of
+
+_log = logging.getLogger("calor_http")
+# Contents up to this size travel in the answer itself.
+_INLINE: Final = 1 << 18
+
+
+class Room:
+    """The values of one client on the devices of a server.
+
+    Parameters
+    ----------
+    devices : sequence of Device
+        The devices of the server.
+    limits : Limits
+        The limits of the server.
+    """
+
+    def __init__(self, devices: Sequence[Device], limits: Limits) -> None:
+        self._devices = devices
+        self.limits = limits
+        self.values = Values(limits.handles)
+        self.blobs = Blobs(max(limits.tensor_bytes, limits.graph_bytes), self.reserve)
+        self._peaks = dict.fromkeys(devices, 0)
+        # The bytes that the answer has so far.
+        self.answered = 0
+
+    def commands(self) -> dict[str, Callable[..., Any]]:
+        """Return the commands about values, by name."""
+        return {
+            "up": self._up,
+            "take": self._take,
+            "drop": self.values.drop,
+            "copy": self._copy,
+            "read": self._read,
+            "forget": self.blobs.forget,
+            "verify": self._verify,
+            "sync": self._synchronize,
+            "memory": self._memory,
+        }
+
+    def clear(self) -> None:
+        """Free everything."""
+        self.values.clear()
+        self.blobs.clear()
+
+    def reserve(self, nbytes: int) -> None:
+        """Raise OutOfMemoryError where bytes would pass what a client may hold."""
+        held = self.values.nbytes + self.blobs.nbytes
+        if held + nbytes > self.limits.client_bytes:
+            raise OutOfMemoryError(
+                f"the server lets a client hold {bytes_text(self.limits.client_bytes)}, of which "
+                f"{bytes_text(held)} are in use and {bytes_text(nbytes)} more are needed; free "
+                f"tensors"
+            )
+
+    def device(self, index: Any) -> Device:
+        """Return a device of the server."""
+        if type(index) is not int or not 0 <= index < len(self._devices):
+            raise ProtocolError(f"the server has no device {index!r}", rule="index")
+        return self._devices[index]
+
+    def _spec(self, dtype: Any, shape: Any) -> Spec:
+        sizes = tuple(shape)
+        if any(type(n) is not int for n in sizes):
+            raise ProtocolError(f"{shape!r} is no shape", rule="host")
+        for complaint in spec_complaints(Spec(sizes, as_dtype(str(dtype)), False)):
+            raise ArgumentError(f"sizes: {complaint}")
+        known = spec(sizes, as_dtype(str(dtype)))
+        if known.nbytes > self.limits.tensor_bytes:
+            most = bytes_text(self.limits.tensor_bytes)
+            raise LimitError(f"{known} is larger than {most}, the server's limit of a tensor")
+        return known
+
+    def _make(self, number: int, device: Device, known: Spec, make: Callable[[], Any]) -> None:
+        """Keep a new value under a number, or the error that came in its place."""
+        self.values.check_fresh([number])
+        value = Value(device, known)
+        try:
+            self.reserve(known.nbytes)
+            value.buffer = make()
+        except Exception as error:
+            value.error = self.failed(error, device, ())
+        self.values.put(number, value)
+        self.raise_peak(device, 0)
+
+    def failed(self, error: Exception, device: Device, state: Sequence[Value]) -> CalorError:
+        """Note what a device raised, also for state that it was to write; return it typed."""
+        if not isinstance(error, CalorError):
+            _log.error("work of a client failed on %s", device.name, exc_info=error)
+        return self.values.failed(typed(error, device.name), state)
+
+    def raise_peak(self, device: Device, more: int) -> None:
+        """Note that so many bytes more than those of the values are in use."""
+        self._peaks[device] = max(self._peaks[device], self.values.on[device] + more)
+
+    def _up(self, number: int, index: int, dtype: str, shape: Any, data: bytes) -> None:
+        device, known = self.device(index), self._spec(dtype, shape)
+        array = array_of(data, known)
+        self._make(number, device, known, lambda: device.backend.upload(device.index, array))
+
+    def _take(self, number: int, index: int, dtype: str, shape: Any, blob: int) -> None:
+        device, known = self.device(index), self._spec(dtype, shape)
+        array = array_of(self.blobs.take(blob), known)
+        self._make(number, device, known, lambda: device.backend.upload(device.index, array))
+
+    def _copy(self, number: int, index: int, target: int, made: int) -> None:
+        device, other = self.device(index), self.device(target)
+        source = self.values.get(number, device)
+
+        def copied() -> Any:
+            if source.error is not None:
+                raise source.error
+            return move(source.buffer, device, other, source.spec)
+
+        self._make(made, other, source.spec, copied)
+
+    def _read(self, number: int, index: int, blob: int) -> Any:
+        device = self.device(index)
+        value = self.values.get(number, device)
+        buffer = self.values.look(value)
+        array = np.ascontiguousarray(device.backend.download(device.index, buffer, value.spec))
+        content = array.reshape(-1).view(np.uint8)
+        self.answered += content.nbytes
+        if content.nbytes <= _INLINE and self.answered <= MESSAGE // 2:
+            return content.tobytes()
+        # A snapshot: the value may be written while its pieces are fetched.
+        self.blobs.offer(blob, memoryview(content.tobytes()))
+        return content.nbytes
+
+    def _verify(self, index: int, numbers: Sequence[int]) -> None:
+        device = self.device(index)
+        buffers = [self.values.look(self.values.get(n, device)) for n in numbers]
+        device.backend.verify(device.index, buffers)
+
+    def _synchronize(self, index: int) -> None:
+        device = self.device(index)
+        device.backend.synchronize(device.index)
+        self.values.look_at_all()
+
+    def _memory(self, index: int) -> list[int]:
+        device = self.device(index)
+        in_use = self.values.on[device]
+        return [in_use, max(in_use, self._peaks[device]), self.limits.client_bytes]
