@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from .checks import (
+    alike_values,
     announced,
     asked_memory,
     at_many_sizes,
@@ -207,6 +208,7 @@ def _contracts() -> Iterator[Check]:
     yield from drawn_views.drawn_views()
     yield from drawn_weights.drawn_weights()
     yield from shared_memory.shared_memory()
+    yield from alike_values.alike_values()
     yield from drawn_learning.drawn_learning()
     yield from drawn_leaves.drawn_leaves()
     yield from drawn_files.drawn_files()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from calor.errors import ArgumentError
+from calor.graph.attributes import exact
 
 Flatten = Callable[[Any], tuple[Sequence[Any], Any]]
 Unflatten = Callable[[Any, Sequence[Any]], Any]
@@ -44,11 +45,36 @@ class TreeDef:
     children: tuple[TreeDef, ...]
     count: int
 
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, TreeDef) or self.kind is not other.kind:
+            return False
+        if self.count != other.count or self.children != other.children:
+            return False
+        if _compared(self.aux):
+            return bool(self.aux == other.aux)
+        # 1 and True are equal, and other keys.
+        return bool(exact(self.aux) == exact(other.aux))
+
     def __repr__(self) -> str:
         if self.kind is None:
             return "*"
         inside = ", ".join(map(repr, self.children))
         return f"{self.kind.__name__}({inside})"
+
+
+class Compared(tuple[Any, ...]):
+    """An ``aux`` whose parts are equal only where they are the same."""
+
+    __slots__ = ()
+
+
+def _compared(aux: Any) -> bool:
+    """Return whether an ``aux`` is compared by ``==``, such as the keys of most dictionaries."""
+    if aux is None or type(aux) is Compared:
+        return True
+    return type(aux) is tuple and all(type(key) is str for key in aux)
 
 
 LEAF: Final = TreeDef(None, None, (), 1)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import calor
+from calor.transforms.state import Stateful
 
 
 def _filled(x, size):
@@ -108,3 +109,44 @@ def test_static_numbers_are_told_apart_by_their_bits() -> None:
     g = calor.jit(lambda x, pair: x * pair[0], static_argnames="pair")
     assert [g(x, pair=p).dtype for p in ((2,), (2.0,), (True,))] == [calor.float32] * 3
     assert g.trace_count == 3
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [([0.0], [-0.0]), ({"a": 1}, {"a": True}), (frozenset({0.0}), frozenset({-0.0}))],
+)
+def test_parts_of_static_containers_are_told_apart_by_their_bits(first, second) -> None:
+    f = calor.jit(lambda x, c: x + len(repr(c)), static_argnums=1)
+    x = calor.asarray(0.0)
+    for value in (first, second, first):
+        assert f(x, value).item() == len(repr(value))
+    assert f.trace_count == 2
+
+
+def test_a_static_list_is_what_it_is_at_the_call() -> None:
+    f = calor.jit(lambda x, sizes: x * sizes[0], static_argnums=1)
+    x, sizes = calor.asarray(1.0), [3]
+    assert f(x, sizes).item() == 3.0
+    sizes[0] = 4
+    assert f(x, sizes).item() == 4.0
+
+
+def test_keys_that_are_equal_and_differ_are_several() -> None:
+    f = calor.jit(lambda held: next(iter(held.values())) + len(repr(next(iter(held)))))
+    x = calor.asarray(0.0)
+    assert [f({key: x}).item() for key in (1, True, 1.0, 1)] == [1.0, 4.0, 3.0, 1.0]
+    structures = {calor.tree.flatten({key: x})[1] for key in (0.0, -0.0, 0, False)}
+    assert len(structures) == 4
+
+
+def test_attributes_that_are_equal_and_differ_make_two_programs() -> None:
+    class Scaled(Stateful):
+        def __init__(self) -> None:
+            self.by: object = 1
+
+    scaled = Scaled()
+    f = calor.jit(lambda scaled, x: x + len(repr(scaled.by)))
+    x = calor.asarray(0.0)
+    for value in (1, True, 1.0, [0.0], [-0.0], np.float32(1), np.zeros(2), np.ones(3)):
+        scaled.by = value
+        assert f(scaled, x).item() == len(repr(value))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from calor.backends.numpy_backend import Memory, NumpyBuffer, NumpyExecutable
+from calor.graph.attributes import Scalar
 from calor.graph.graph import Graph
 
 from .base import Array, Broken, Call, Fault, calling
@@ -84,6 +85,18 @@ class ForgetsAttributes(Broken):
         if key not in self.kept:
             self.kept[key] = super().compile(index, graph)
         return self.kept[key]
+
+
+class ForgetsSigns(ForgetsAttributes):
+    """Compiled graphs are kept by attributes that are equal, as 0.0 and -0.0 are."""
+
+    def _key(self, graph: Graph) -> Any:
+        numbers = [
+            (name, value.number if isinstance(value, Scalar) else value)
+            for node in graph.nodes
+            for name, value in sorted(node.attributes.items())
+        ]
+        return (*super()._key(graph), tuple(numbers))
 
 
 class ForgetsLengths(ForgetsAttributes):
@@ -208,6 +221,12 @@ FAULTS = [
         ForgetsAttributes,
         ("values/flip-both/float32", "history/drawn-calls-of-jitted-functions"),
         ("flip",),
+    ),
+    Fault(
+        "signs-forgotten",
+        "plans are kept by attributes that are equal, and 0.0 equals -0.0",
+        ForgetsSigns,
+        ("history/drawn-alike-numbers",),
     ),
     Fault(
         "lengths-forgotten",

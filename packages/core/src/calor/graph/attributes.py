@@ -22,6 +22,10 @@ Test = Callable[[Any], bool]
 
 # Numbers of different types may be equal; nothing else that is an attribute equals another type.
 _NUMBERS: Final = (bool, int, float, complex, np.generic)
+# Types whose instances may be equal by ``==`` while their parts differ, or may change.
+_EXACT: Final = (np.generic, np.ndarray, list, tuple, dict, set, frozenset, slice, range)
+# Types of which equal instances of one type are the same.
+PLAIN: Final = (str, bytes, bool, int, type(None), type)
 
 
 def exact(value: Any) -> Any:
@@ -30,12 +34,13 @@ def exact(value: Any) -> Any:
     Parameters
     ----------
     value : Any
-        An attribute: a number, a tuple, or anything hashable.
+        An attribute: a number, a container of these, a host array, or anything comparable.
 
     Returns
     -------
     Any
-        A hashable value. NaN equals NaN; 0.0 and −0.0 differ, and so do 1, 1.0 and True.
+        What the value is now: later changes of a container are not seen. It is hashable if the
+        parts are. NaN equals NaN; 0.0 and −0.0 differ, and so do 1, 1.0 and True.
 
     Examples
     --------
@@ -51,9 +56,22 @@ def exact(value: Any) -> Any:
         return kind, value.hex()
     if kind is complex:
         return kind, value.real.hex(), value.imag.hex()
-    if isinstance(value, np.generic):
-        return kind, value.dtype, value.tobytes()
+    if isinstance(value, _EXACT):
+        return _exact_parts(kind, value)
     return kind, value
+
+
+def _exact_parts(kind: type, value: Any) -> Any:
+    """Return `exact` of an instance of ``_EXACT``."""
+    if isinstance(value, np.generic | np.ndarray):
+        return kind, value.dtype, value.shape, value.tobytes()
+    if isinstance(value, dict):
+        return kind, tuple([(exact(key), exact(item)) for key, item in value.items()])
+    if isinstance(value, set | frozenset):
+        return kind, frozenset(map(exact, value))
+    if isinstance(value, slice | range):
+        return kind, exact((value.start, value.stop, value.step))
+    return kind, tuple(map(exact, value))
 
 
 def exact_items(attributes: Mapping[str, Any]) -> tuple[Any, ...]:

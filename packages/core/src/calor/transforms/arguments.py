@@ -17,7 +17,7 @@ import numpy as np
 from calor import tree
 from calor.errors import TraceError
 from calor.functions.creation import asarray
-from calor.graph.attributes import exact
+from calor.graph.attributes import PLAIN, exact
 from calor.tensor.count import Count
 from calor.tensor.values import Handle
 from calor.transforms.state import Stateful
@@ -114,6 +114,8 @@ class Arguments:
         if kind is dict:
             keys = self._hold(list(value))
             form = f"[*{name}] != K{keys}"
+            if not all(isinstance(key, str) for key in value):
+                form = f"exact((*{name},)) != K{self._hold(exact(tuple(value)))}"
         self.lines.append(f"    if type({name}) is not {kind.__name__} or {form}: return None")
         if parts and all(isinstance(x, Handle) and type(x) is type(parts[0]) for x in parts):
             return self._tensors(value, kind, name, parts)
@@ -140,12 +142,14 @@ class Arguments:
         if isinstance(value, Handle):
             raise TraceError("a tensor cannot be a static argument; static arguments are compared")
         name = self._name(path)
-        held = self._hold(value)
-        differs = f"type({name}) is not type(K{held}) or not ({name} == K{held})"
-        if isinstance(value, float | complex | tuple | np.generic):
+        if type(value) in PLAIN:
+            held = self._hold(value)
+            differs = f"type({name}) is not type(K{held}) or not ({name} == K{held})"
+            differs = f"{name} is not K{held} and ({differs})"
+        else:
             # 0.0 and −0.0 are equal and make two programs; NaN is not equal and makes one.
             differs = f"exact({name}) != K{self._hold(exact(value))}"
-        self.lines.append(f"    if {name} is not K{held} and ({differs}): return None")
+        self.lines.append(f"    if {differs}: return None")
         return ("static", value)
 
     def _name(self, path: str) -> str:

@@ -303,7 +303,8 @@ def jit(
         other trace), pytrees, modules and optimizers (their tensors are read and changed in place),
         and anything comparable (static). Left out, a decorator is returned.
     static_argnums : int or iterable of int, optional
-        Positional arguments whose values are built into the trace. They are compared by ``==``.
+        Positional arguments whose values are built into the trace. They are compared by types and
+        bits: 0.0 and -0.0, or 1 and True, make two traces.
     static_argnames : str or iterable of str, optional
         Arguments, by name, whose values are built into the trace.
     memory_limit : int or str, optional

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final, Self
 import numpy as np
 
 from calor import tree
+from calor.graph.attributes import PLAIN, exact
 from calor.local import local
 from calor.recording.journal import note_object
 from calor.tensor.values import Handle
@@ -33,13 +34,19 @@ class Epoch:
 epoch = Epoch()
 
 
-class Static:
-    """An attribute that is no tensor, hashable by force: equal when it compares equal."""
+# Values of attributes that are compared without a look at their parts.
+_AS_THEY_ARE: Final = (*PLAIN, np.ndarray)
 
-    __slots__ = ("value",)
+
+class Static:
+    """An attribute that is no tensor, hashable by force: equal by types and bits (`exact`)."""
+
+    __slots__ = ("known", "value")
 
     def __init__(self, value: Any) -> None:
         self.value = value
+        # What is in a container now; it may be changed in place. Arrays may be large.
+        self.known = value if type(value) in _AS_THEY_ARE else exact(value)
 
     def __hash__(self) -> int:
         try:
@@ -48,9 +55,13 @@ class Static:
             return hash(type(self.value))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Static) and (
-            self.value is other.value or bool(self.value == other.value)
-        )
+        if not isinstance(other, Static) or type(self.value) is not type(other.value):
+            return False
+        if self.known is other.known:
+            return True
+        if type(self.value) is np.ndarray:
+            return bool(exact(self.value) == exact(other.value))
+        return bool(self.known == other.known)
 
 
 class Number:
@@ -233,7 +244,7 @@ def _flatten(obj: Any) -> tuple[Sequence[Any], Hashable]:
             children.append(value)
         else:
             static.append((name, Static(value)))
-    return children, (type(obj), tuple(names), tuple(static))
+    return children, tree.Compared((type(obj), tuple(names), tuple(static)))
 
 
 def _unflatten(aux: Any, children: Sequence[Any]) -> Any:
