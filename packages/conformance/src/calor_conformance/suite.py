@@ -17,6 +17,7 @@ from .checks import (
     autocasting,
     beyond_thresholds,
     calls,
+    changed_settings,
     collected_gradients,
     collectives,
     complex_parts,
@@ -215,6 +216,7 @@ def _contracts() -> Iterator[Check]:
     yield from drawn_modules.drawn_modules()
     yield from drawn_optimizers.drawn_optimizers()
     yield from nested_modes.nested_modes()
+    yield from changed_settings.changed_settings()
     yield from asked_memory.asked_memory()
     yield from printed.printed()
     yield from told_errors.told_errors()

@@ -341,3 +341,24 @@ class TestLooks:
             kept[0].numpy()
         with pytest.raises(TraceError, match="was kept"):
             kept[0] + 1
+
+
+@pytest.mark.parametrize("bound", [False, True])
+def test_what_a_write_to_a_view_does_is_that_of_the_call(bound: bool) -> None:
+    def written(x):
+        row = x[0]
+        row += 1
+        return x * 1
+
+    x = calor.zeros((2, 2))
+    jitted = calor.jit(lambda w, x: written(w + x))
+    step = jitted.bind(x) if bound else (lambda t: jitted(x, t))
+    with calor.shared_views():
+        assert step(x)[0].tolist() == [1.0, 1.0]
+    with pytest.warns(calor.errors.ViewWarning):
+        assert step(x)[0].tolist() == [0.0, 0.0]
+    with calor.strict_views(), pytest.raises(calor.errors.ViewError):
+        step(x)
+    with calor.shared_views():
+        assert step(x)[0].tolist() == [1.0, 1.0]
+    assert "writes to views were shared and are warn" in jitted.explain()

@@ -143,16 +143,16 @@ def _drawn(rng: Rng, leaves: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]
     return tuple(args), more
 
 
-def _same(got: Any, want: Any, what: str) -> None:
+def same_results(got: Any, want: Any, what: str) -> None:
     assert type(got) is type(want), f"{what}: {type(got).__name__}, not {type(want).__name__}"
     if isinstance(want, dict):
         assert list(got) == list(want), f"{what}: {list(got)}, not {list(want)}"
         for key, value in want.items():
-            _same(got[key], value, f"{what}, {key}")
+            same_results(got[key], value, f"{what}, {key}")
     elif isinstance(want, list | tuple):
         assert len(got) == len(want), f"{what}: {len(got)} results, not {len(want)}"
         for a, b in zip(got, want, strict=True):
-            _same(a, b, what)
+            same_results(a, b, what)
     elif isinstance(want, calor.Tensor):
         told = (got.dtype, got.shape, got.requires_grad)
         right = (want.dtype, want.shape, want.requires_grad)
@@ -244,10 +244,10 @@ class _Calls:
                     self.binds[id(args)] = self.jitted.bind(*args[: self.bound])
                 call = self.binds[id(args)]
             got = call(*args[self.bound :], **more)
-            _same(got, want, f"{what}, turn {turn}")
-            _same(_gradients(got, leaves), back, f"{what}, turn {turn}: the gradients")
+            same_results(got, want, f"{what}, turn {turn}")
+            same_results(_gradients(got, leaves), back, f"{what}, turn {turn}: the gradients")
             ends = holder.stream.state
-            _same(list(ends), list(after), f"{what}, turn {turn}: the stream afterwards")
+            same_results(list(ends), list(after), f"{what}, turn {turn}: the stream afterwards")
             if turn:
                 assert self.jitted.trace_count == count, f"{what}: traced again"
 
@@ -284,7 +284,7 @@ def _often(place: Place) -> None:
         call = calor.jit(run).bind(weights)
         x = calor.asarray(rng.integers(-2, 3, (2, 2)).astype(np.float32))
         for turn in range(_TURNS):
-            _same(call(x), run(weights, x), f"{count} bound, call {turn}")
+            same_results(call(x), run(weights, x), f"{count} bound, call {turn}")
         for turn in range(_CALLS // 2):
             modes, names = _modes(rng)
             given = x.astype((float32, float64, int32)[int(rng.choice((0, 0, 1, 2)))])
@@ -298,7 +298,9 @@ def _often(place: Place) -> None:
             with ExitStack() as stack:
                 for mode in modes:
                     stack.enter_context(mode())
-                _same(call(given), run(weights, given), f"{count} bound, {names}, change {turn}")
+                same_results(
+                    call(given), run(weights, given), f"{count} bound, {names}, change {turn}"
+                )
 
 
 def _described(place: Place) -> None:

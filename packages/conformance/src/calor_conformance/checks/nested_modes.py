@@ -35,7 +35,7 @@ Setting = tuple[str, Any]
 
 
 @dataclass
-class _Thread:
+class Worker:
     """A thread and the contexts that it is in, the outermost first."""
 
     pool: ThreadPoolExecutor
@@ -81,7 +81,7 @@ def _seen() -> dict[str, Any]:
     }
 
 
-def _contexts(place: Place, rng: Rng) -> tuple[Any, Setting]:
+def contexts_of(place: Place, rng: Rng) -> tuple[Any, Setting]:
     """Return a context and what it sets."""
     half = [d for d in (bfloat16, float16) if place.plain.info.dtypes.get(d)]
     wide = float64 if place.plain.info.dtypes.get(float64) else float32
@@ -106,20 +106,20 @@ def _contexts(place: Place, rng: Rng) -> tuple[Any, Setting]:
     return made[int(rng.integers(len(made)))]
 
 
-class _LeftError(Exception):
+class LeftError(Exception):
     """What ends a context."""
 
 
-def _leave(context: Any, by_error: bool) -> None:
-    error = _LeftError("left")
+def leave(context: Any, by_error: bool) -> None:
+    error = LeftError("left")
     if by_error:
-        handled = context.__exit__(_LeftError, error, None)
+        handled = context.__exit__(LeftError, error, None)
         assert not handled, f"{type(context).__name__} keeps an error"
         return
     context.__exit__(None, None, None)
 
 
-def _compare(thread: _Thread, what: str) -> None:
+def _compare(thread: Worker, what: str) -> None:
     found, wants = thread.run(_seen), thread.wants()
     for name, want in wants.items():
         got = found[name]
@@ -132,13 +132,13 @@ def _compare(thread: _Thread, what: str) -> None:
 def _nest(place: Place, rng: Rng) -> None:
     with ThreadPoolExecutor(1) as first, ThreadPoolExecutor(1) as second:
         plain = _seen_in_a_new_thread()
-        threads = [_Thread(first, plain), _Thread(second, plain)]
+        threads = [Worker(first, plain), Worker(second, plain)]
         for _ in range(_STEPS):
             thread = threads[int(rng.integers(2))]
             if thread.within and rng.random() < 0.4:
                 context, _ = thread.within.pop()
                 by_error = bool(rng.integers(2))
-                thread.run(_leave, context, by_error)
+                thread.run(leave, context, by_error)
                 what = f"after an exit{' by an error' * by_error}"
             elif thread.within and rng.random() < 0.25:
                 # The same context once more.
@@ -147,7 +147,7 @@ def _nest(place: Place, rng: Rng) -> None:
                 thread.within.append((context, setting))
                 what = "after one was entered again"
             else:
-                context, setting = _contexts(place, rng)
+                context, setting = contexts_of(place, rng)
                 thread.run(context.__enter__)
                 thread.within.append((context, setting))
                 what = "after one was entered"
@@ -156,7 +156,7 @@ def _nest(place: Place, rng: Rng) -> None:
         assert _seen_in_a_new_thread() == plain, "a new thread begins with modes of others"
         for thread in threads:
             while thread.within:
-                thread.run(_leave, thread.within.pop()[0], bool(rng.integers(2)))
+                thread.run(leave, thread.within.pop()[0], bool(rng.integers(2)))
             _compare(thread, "after all were left")
 
 
@@ -172,7 +172,7 @@ def _finite(place: Place) -> None:
     step = calor.jit(lambda a: a / a)
     one = calor.asarray(np.array([1.0], np.float32))
     for infinities in (True, False):
-        with suppress(_LeftError), calor.debug_nans(infinities=infinities):
+        with suppress(LeftError), calor.debug_nans(infinities=infinities):
             error = raised(lambda: step(x).numpy())
             assert isinstance(error, NonFiniteError), repr(error)
             if infinities:
@@ -180,7 +180,7 @@ def _finite(place: Place) -> None:
                 assert isinstance(error, NonFiniteError), repr(error)
             else:
                 assert np.isinf((one / 0).numpy()).all(), "an infinity is refused"
-            raise _LeftError("left")
+            raise LeftError("left")
         assert np.isnan(step(x).numpy()[1]), "after debug_nans a NaN is refused"
 
 

@@ -68,6 +68,15 @@ def _once(executable: Any, run: Call, inputs: Sequence[Any], into: Any) -> list[
     return run(given, into)
 
 
+def _draws_once(executable: Any, run: Call, inputs: Sequence[Any], into: Any) -> list[Any]:
+    made = run(inputs, into)
+    if any(node.op.name == "random_bits" for node in executable.graph.nodes):
+        first = executable.__dict__.setdefault("first", [buffer.array.copy() for buffer in made])
+        for buffer, array in zip(made, first, strict=True):
+            buffer.array[...] = array
+    return made
+
+
 class ForgetsAttributes(Broken):
     """Compiled graphs are kept by ops, shapes and dtypes, whatever the attributes."""
 
@@ -227,6 +236,13 @@ FAULTS = [
         "plans are kept by attributes that are equal, and 0.0 equals -0.0",
         ForgetsSigns,
         ("history/drawn-alike-numbers",),
+    ),
+    Fault(
+        "numbers-drawn-once",
+        "a program that draws random numbers gives those of its first call ever after",
+        calling(_draws_once),
+        ("history/settings-between-calls",),
+        ("random_bits",),
     ),
     Fault(
         "lengths-forgotten",

@@ -299,6 +299,6 @@ def asked(tensors: Sequence[Any], device: Device) -> tuple[list[Spec], Any, tupl
         The specs; devices, settings, ranks and dtypes, which are compared; the sizes of all axes.
     """
     specs = [t._value.spec for t in tensors]
-    modes = local.grad_enabled, local.precision, local.floating, local.autocast
+    modes = local.grad_enabled, local.precision, local.floating, local.autocast, local.views
     kinds = (device, modes, [(s.ndim, s.dtype, s.weak) for s in specs])
     return specs, kinds, tuple([n for s in specs for n in s.shape])

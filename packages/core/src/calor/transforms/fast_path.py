@@ -30,7 +30,7 @@ def call(args):
         return MISS
     if local.precision is not precision or local.floating is not floating:
         return MISS
-    if local.autocast is not autocast:
+    if local.autocast is not autocast or local.views is not views:
         return MISS
     if len(args) != {count} or not config.jit:
         return MISS
@@ -86,6 +86,7 @@ def quick_call(program: Program, bound: Arguments, rest: Arguments) -> Quick | N
         "grad_mode": program.grad_mode,
         "precision": program.precision,
         "floating": program.floating,
+        "views": program.views,
         "known": epoch.count,
         "local": local,
         "locate": locate,
@@ -138,6 +139,7 @@ def compiled_call(
         "grad_enabled": program.grad_mode,
         "precision": program.precision,
         "floating": program.floating,
+        "views": program.views,
         "autocast": program.autocast,
     }
     call = BoundCall(

@@ -279,6 +279,8 @@ def _changes(last: Program, program: Program) -> list[str]:
         changes.append("autocast was {} and is {}".format(*kinds))
     if last.floating is not program.floating:
         changes.append(f"default_dtype was {last.floating} and is {program.floating}")
+    if last.views is not program.views:
+        changes.append(f"writes to views were {last.views} and are {program.views}")
     if last.argument_kinds != program.argument_kinds:
         changes.append("which tensor arguments take gradients changed")
     if last.traced.grad_absent != program.traced.grad_absent:

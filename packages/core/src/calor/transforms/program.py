@@ -93,6 +93,7 @@ class Program:
         self.grad_mode = local.grad_enabled
         self.precision = local.precision
         self.floating = local.floating
+        self.views = local.views
         self.autocast = local.autocast
         # What makes a function one of programs, and the backward passes that it made: by which
         # inputs want gradients and which outputs have one.
@@ -203,7 +204,7 @@ class Program:
             or local.autocast is not self.autocast
         ):
             return MISS
-        if local.floating is not self.floating:
+        if local.floating is not self.floating or local.views is not self.views:
             return MISS
         made = self.bindings.made
         binding: Any = made[0] if made else None
