@@ -11,7 +11,7 @@ from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.contract.launching import Bound
 from calor_kernel.contract.work import Scratch, View
 from calor_kernel.library.conv.vector_tiles import Slide
-from calor_kernel.library.pool import blocks, rows_launch
+from calor_kernel.library.pool import blocks, lowering, rows_launch, separable
 from calor_kernel.library.pool.problem import Windows
 from calor_kernel.library.pool.scattered import scattered
 from calor_kernel.runtime.backend import KernelBackend
@@ -230,3 +230,75 @@ def test_vectors_along_few_windows(monkeypatch, op, kind, dtype, row):
     backend = KernelBackend("lanes", lambda index: LanesDevice(ONE_UNIT))
     check(backend, op, kind, row, dtype)
     assert (op, kind) == (OPS[1], "sum") or any(made)
+
+
+TEAMS = [
+    ((2, 3, 40, 26), (20, 13), (20, 13), (NONE, NONE), (1, 1)),
+    # Overlapping windows with gaps and padding; a window that is padding alone.
+    ((2, 30, 20), (12, 15), (5, 9), ((2, 3), (4, 6)), (2, 1)),
+    ((3, 500), (150,), (170,), ((160, 160),), (1,)),
+    ((2, 9, 10, 11), (5, 6, 7), (4, 4, 4), (NONE, (1, 1), NONE), (1, 1, 1)),
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int8", "int64"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("row", TEAMS, ids=str)
+def test_large_windows_by_teams(monkeypatch, kind, row, dtype):
+    made = []
+
+    def teams(*given):
+        made.append(before(*given))
+        return made[-1]
+
+    before = lowering.windows_of_teams
+    monkeypatch.setattr(lowering, "windows_of_teams", teams)
+    backend = KernelBackend("lanes", lambda index: LanesDevice(MANY_UNITS))
+    for op in OPS:
+        check(backend, op, kind, row, dtype)
+    check(backend, "window_reduce", kind, row, dtype, axes=(*range(1, len(row[0])), 0))
+    assert all(one is not None and one.label == "window teams" for one in made)
+    assert len(made) >= 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_vast_windows_are_rows_of_several_cubes(monkeypatch, kind):
+    monkeypatch.setattr(lowering, "_VAST", 200)
+    monkeypatch.delattr(lowering, "_reductions")
+    backend = KernelBackend("lanes", lambda index: LanesDevice(MANY_UNITS))
+    row = ((2, 3, 43, 27), (20, 13), (20, 13), (NONE, NONE), (1, 1))
+    for dtype in ("float32", "bfloat16", "int32"):
+        check(backend, "window_reduce", kind, row, dtype)
+    check(backend, "window_reduce", kind, row, "float32", axes=(2, 3, 0, 1))
+
+
+OVERLAPPING = [
+    ((2, 3, 12, 14), (5, 4), (1, 1), ((2, 2), (1, 2)), (1, 1)),
+    ((2, 20, 21), (6, 5), (2, 1), ((6, 3), (7, 6)), (1, 2)),
+    ((1, 9, 8, 10), (3, 3, 4), (1, 1, 1), (NONE, (1, 1), (2, 1)), (2, 1, 1)),
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int8", "int32"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("row", OVERLAPPING, ids=str)
+def test_overlapping_windows_along_lines(monkeypatch, kind, row, dtype):
+    monkeypatch.setattr(separable, "PLACES", 1)
+    monkeypatch.setattr(separable, "WINDOWS", 0)
+    made = []
+
+    def noted(work):
+        def of(*given):
+            made.append(work(*given))
+            return made[-1]
+
+        return of
+
+    for name in ("reduction_of_lines", "gradient_of_lines"):
+        monkeypatch.setattr(lowering, name, noted(getattr(lowering, name)))
+    backend = KernelBackend("lanes", lambda index: LanesDevice(MANY_UNITS))
+    for op in OPS[:2]:
+        check(backend, op, kind, row, dtype)
+    order = (*range(2, len(row[0])), 0, 1)
+    check(backend, "window_gradient", kind, row, dtype, axes=order)
+    assert [len(one.launches) for one in made] == [2, *(2 if kind == "sum" else 4,) * 2]

@@ -19,13 +19,13 @@ from calor.dtypes import DType
 from calor_kernel import language as kl
 from calor_kernel.contract.choices import exceeds
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
-from calor_kernel.contract.work import Launch, Output, View
+from calor_kernel.contract.launching import Bound, Effort, Grid, launch
+from calor_kernel.contract.work import Launch, View
 from calor_kernel.language.declared import N
 from calor_kernel.library.conv.row_windows import Back
 from calor_kernel.library.conv.vector_tiles import Slide
 from calor_kernel.library.copying.transfer import index_of
-from calor_kernel.library.pool.problem import Lead, Windows, leading, reduction
+from calor_kernel.library.pool.problem import Lead, Seen, Windows, leading, reduction
 
 # Maximum of the elements of a block, and of the terms of all its elements, which are unrolled.
 _ELEMENTS: Final = 32
@@ -240,13 +240,18 @@ def write_block(
 
 
 def gradient_of_blocks(
-    windows: Windows, views: Sequence[View], chosen: Bound, all_positions: bool, info: DeviceInfo
+    windows: Windows,
+    given: Seen,
+    chosen: Seen,
+    result: Bound,
+    all_positions: bool,
+    info: DeviceInfo,
 ) -> Launch | None:
     """Return the launch of the elements' gradients by blocks; None where these are large.
 
-    ``views``: the windows' gradients, and their chosen positions, counted from 1.
+    ``given``: the windows' gradients. ``chosen``: their positions, counted from 1.
     """
-    g = views[0]
+    g, views = given.view, (given.view, chosen.view)
     plan = _plan(windows, views, all_positions, info)
     if plan is None or not windows.windows:
         return None
@@ -257,16 +262,16 @@ def gradient_of_blocks(
     sizes = (*(axis.size for axis in leads), *cells)
     count = prod(sizes)
     nbytes = (windows.elements + windows.windows) * g.dtype.itemsize
-    nbytes += 0 if all_positions else windows.windows * chosen.dtype.itemsize
+    nbytes += 0 if all_positions else windows.windows * chosen.view.dtype.itemsize
     units = min(info.max_units, UNITS)
     ends = [2 * windows.elements, count, *(span_of(view) for view in views)]
     return launch(
         gather_blocks,
         Grid.line(-(-count // units), units, index=index_of(ends, info)),
         Effort("window gradient blocks", windows.windows * windows.places, nbytes),
-        g=operand(0, g),
-        chosen=chosen,
-        c=Bound(Output(), g.dtype),
+        g=given.bound,
+        chosen=chosen.bound,
+        c=result,
         over=Blocks(
             count, sizes, windows.slides, tuple(view.strides[lead:] for view in views), leads
         ),

@@ -7,8 +7,8 @@ from dataclasses import replace
 from math import prod
 from typing import Final
 
-from calor.dtypes import DType, int32, int64, uint8
-from calor_kernel.contract.choices import is_size, least, spec_of
+from calor.dtypes import int64
+from calor_kernel.contract.choices import exceeds, is_size, least, spec_of
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
 from calor_kernel.contract.movement import reshaped_strides
@@ -36,16 +36,25 @@ from calor_kernel.library.pool.general import (
     pick_positions,
     reduce_windows,
 )
-from calor_kernel.library.pool.problem import Windows, leading, reduction, windows_of
+from calor_kernel.library.pool.problem import (
+    Seen,
+    Windows,
+    leading,
+    number_type,
+    reduction,
+    windows_of,
+)
 from calor_kernel.library.pool.rows_launch import (
     choice_of_rows,
     gradient_of_rows,
     reduction_of_rows,
 )
 from calor_kernel.library.pool.scattered import scattered
+from calor_kernel.library.pool.separable import gradient_of_lines, reduction_of_lines
 from calor_kernel.library.pool.tiles import gradient_of_tiles, reduction_of_tiles
 from calor_kernel.library.pool.whole import spread
 from calor_kernel.library.pool.window_blocks import reduction_of_blocks
+from calor_kernel.library.pool.window_teams import windows_of_teams
 from calor_kernel.library.reduce.lowering import lower_reduction
 from calor_kernel.library.steps import Steps
 
@@ -53,6 +62,8 @@ from calor_kernel.library.steps import Steps
 _UNROLLED: Final = 25
 # Positions of windows from which sums are computed axis by axis.
 _MANY_POSITIONS: Final = 9
+# Positions of a window from which several cubes read it.
+_VAST: Final = 1 << 14
 
 
 def lower_window_reduce(request: Request) -> Sequence[Work] | Refusal:
@@ -68,7 +79,31 @@ def lower_window_reduce(request: Request) -> Sequence[Work] | Refusal:
         found = lower_reduction(asked)
         if not isinstance(found, Refusal):
             return found
+    if _vast(windows, request.info):
+        found = _as_rows(windows, x, request)
+        if not isinstance(found, Refusal):
+            return found
     return _reductions(windows, x, kind, request.info)
+
+
+def _as_rows(windows: Windows, x: View, request: Request) -> Sequence[Work] | Refusal:
+    """Return the works of windows side by side as rows along the last axes of a view."""
+    lead = len(windows.lead)
+    shape, strides, axes = [*windows.lead], [*x.strides[:lead]], list[int]()
+    for slide, step in zip(windows.slides, x.strides[lead:], strict=True):
+        axes.append(len(shape) + 1)
+        shape += [slide.count, slide.window]
+        strides += [slide.stride * step, step]
+    kept = tuple(n for a, n in enumerate(shape) if a not in axes)
+    view = View(tuple(shape), tuple(strides), x.dtype, x.offset)
+    asked = replace(request, op=request.attributes["kind"], attributes={"axes": tuple(axes)})
+    return lower_reduction(replace(asked, inputs=(view,), outputs=(spec_of(kept, x.dtype),)))
+
+
+def _vast(windows: Windows, info: DeviceInfo) -> bool:
+    """Return whether windows without padding have rows for more than a cube of units each."""
+    inside = all(s.start == 0 and s.dilation == 1 and s.stride == s.window for s in windows.slides)
+    return inside and info.max_units > 1 and exceeds(windows.places, _VAST)
 
 
 def lower_window_pick(request: Request) -> Sequence[Work] | Refusal:
@@ -99,8 +134,11 @@ def lower_window_gradient(request: Request) -> Sequence[Work] | Refusal:
     tiles = gradient_of_tiles(windows, g, x, kind, info)
     if tiles is not None:
         return [Work((tiles,))]
+    lines = gradient_of_lines(windows, g, x, kind, info)
+    if lines is not None:
+        return [lines]
     # Indices of positions, with 0 for none.
-    numbers: DType = uint8 if windows.places < 255 and uint8 in info.dtypes else int32
+    numbers = number_type(windows.places, info)
     every = kind == "sum" or not windows.windows
     chosen, places = (g, operand(0, g)), View(g.shape, row_major(g.shape), numbers)
     launches: list[Launch] = []
@@ -109,15 +147,19 @@ def lower_window_gradient(request: Request) -> Sequence[Work] | Refusal:
         chosen = places, Bound(Scratch(0), numbers)
         scratch = (places.size * numbers.itemsize,)
         given = {"x": operand(1, x), "by": reduction(kind, x.dtype)}
+        seen = Seen.operand(1, x)
         launches.append(
             choice_of_rows(windows, x, kind, chosen[1], info)
-            or reduction_of_blocks(windows, x, kind, chosen[1], 1, info)
+            or reduction_of_blocks(windows, seen, kind, chosen[1], True, info)
+            or windows_of_teams(windows, seen, kind, chosen[1], True, info)
             or _general(choose_positions, windows, (x,), chosen[1], info, **given)
         )
     launches.append(
         (_sliding_sums(windows, g, info) if every else scattered(windows, g, chosen[1], info))
         or gradient_of_rows(windows, g, chosen[1], every, info)
-        or gradient_of_blocks(windows, (g, chosen[0]), chosen[1], every, info)
+        or gradient_of_blocks(
+            windows, Seen.operand(0, g), Seen(*chosen), Bound(Output(), g.dtype), every, info
+        )
         or _general(
             gather_gradient,
             windows,
@@ -192,10 +234,15 @@ def _gradient_of_whole(windows: Windows, request: Request) -> list[Work] | None:
 
 
 def _reductions(windows: Windows, x: View, kind: str, info: DeviceInfo) -> list[Work]:
+    lines = reduction_of_lines(windows, x, kind, info)
+    if lines is not None:
+        return [lines]
     made = reduction_of_tiles(windows, x, kind, info)
     made = made or reduction_of_rows(windows, x, kind, info)
     result = Bound(Output(), x.dtype)
-    made = made or reduction_of_blocks(windows, x, kind, result, 0, info)
+    seen = Seen.operand(0, x)
+    made = made or reduction_of_blocks(windows, seen, kind, result, False, info)
+    made = made or windows_of_teams(windows, seen, kind, result, False, info)
     given = {"x": operand(0, x), "by": reduction(kind, x.dtype)}
     return [Work((made or _general(reduce_windows, windows, (x,), result, info, **given),))]
 

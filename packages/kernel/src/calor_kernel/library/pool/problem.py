@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from math import prod
 from typing import Generic
 
-from calor.dtypes import DType
+from calor.dtypes import DType, int32, uint8
 from calor_kernel import language as kl
-from calor_kernel.contract.work import Request, View
+from calor_kernel.contract.info import DeviceInfo
+from calor_kernel.contract.launching import Bound, operand
+from calor_kernel.contract.work import Request, Scratch, View, row_major
 from calor_kernel.language.declared import N
 from calor_kernel.library.conv.vector_tiles import Slide
 from calor_kernel.library.reduce.reduction_ops import ReductionOp, working
@@ -63,6 +65,24 @@ class Windows:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """An array over which windows slide: its view, and the memory of a launch with its elements."""
+
+    view: View
+    bound: Bound
+
+    @staticmethod
+    def operand(number: int, view: View) -> Seen:
+        """Return an operand of the request."""
+        return Seen(view, operand(number, view))
+
+    @staticmethod
+    def scratch(number: int, shape: tuple[int, ...], dtype: DType) -> Seen:
+        """Return dense scratch memory."""
+        return Seen(View(shape, row_major(shape), dtype), Bound(Scratch(number), dtype))
+
+
 def windows_of(request: Request) -> Windows:
     """Return the problem of a window op; its last operand is the array."""
     shape, attributes = request.inputs[-1].shape, request.attributes
@@ -102,3 +122,8 @@ def leading(views: Sequence[View], lead: int) -> list[Lead[int]]:
 def reduction(kind: str, dtype: DType) -> ReductionOp:
     """Return the reduction of a window's elements; its identity is that of padding alone."""
     return ReductionOp(kind, working(kind, dtype, dtype))
+
+
+def number_type(places: int, info: DeviceInfo) -> DType:
+    """Return the type of positions counted from 1, and 0 for none."""
+    return uint8 if places < 255 and uint8 in info.dtypes else int32

@@ -18,14 +18,14 @@ from calor.dtypes import int32
 from calor_kernel import language as kl
 from calor_kernel.contract.choices import exceeds, is_size
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
-from calor_kernel.contract.work import Launch, Output, View
+from calor_kernel.contract.launching import Bound, Effort, Grid, launch
+from calor_kernel.contract.work import Launch, View
 from calor_kernel.library.conv.row_windows import Along
 from calor_kernel.library.copying.transfer import index_of
 from calor_kernel.library.pool import blocks
 from calor_kernel.library.pool.blocks import UNITS, Blocks, aligned, along_line, span_of
 from calor_kernel.library.pool.long_rows import keep_better
-from calor_kernel.library.pool.problem import Windows, leading, reduction
+from calor_kernel.library.pool.problem import Seen, Windows, leading, reduction
 from calor_kernel.library.reduce.reduction_ops import ReductionOp
 
 # Maximum of the terms of a unit's windows, which are unrolled.
@@ -132,14 +132,14 @@ def write_windows(
 
 
 def reduction_of_blocks(
-    windows: Windows, x: View, kind: str, result: Bound, source: int, info: DeviceInfo
+    windows: Windows, seen: Seen, kind: str, result: Bound, choose: bool, info: DeviceInfo
 ) -> Launch | None:
     """Return the launch that reduces windows, or finds their extremes, by blocks; None for large.
 
-    ``result``: integers of scratch memory for the places of extremes, counted from 1. ``source``:
-    the operand's number.
+    ``choose``: whether the result is the places of extremes, counted from 1.
     """
-    plan = _plan(windows, x, not isinstance(result.place, Output), info)
+    x = seen.view
+    plan = _plan(windows, x, choose, info)
     if plan is None or not windows.windows:
         return None
     lead, by = len(windows.lead), reduction(kind, x.dtype)
@@ -155,7 +155,7 @@ def reduction_of_blocks(
         reduce_blocks,
         Grid.line(-(-blocks_of // units), units, index=index_of(ends, info)),
         Effort("window blocks", windows.windows * windows.places, nbytes),
-        x=operand(source, x),
+        x=seen.bound,
         c=result,
         over=Blocks(blocks_of, sizes, windows.slides, (x.strides[lead:],), leads),
         plan=plan,
