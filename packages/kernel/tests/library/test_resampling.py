@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import calor
+from calor.graph.decompose import decompose
 from calor.nn import functional
 from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.runtime.backend import KernelBackend
@@ -18,6 +19,10 @@ ROWS = [
     ((1, 1, 3, 2, 4), (5, 4, 3), "trilinear"),
     ((1, 2, 40, 2), (3, 33), "bilinear"),
     ((2, 1, 2), (37,), "linear"),
+    ((1, 2, 3, 4), (7, 9), "nearest"),
+    ((2, 1, 9, 4), (4, 8), "nearest"),
+    ((2, 1, 2), (45,), "nearest"),
+    ((1, 1, 3, 2, 4), (4, 5, 3), "nearest"),
 ]
 
 
@@ -25,6 +30,9 @@ def matrix(old, size, mode):
     """Return what a result along an axis takes of each element, as torch defines it."""
     made = np.zeros((size, old))
     for i in range(size):
+        if mode == "nearest":
+            made[i, i * old // size] = 1
+            continue
         at = (i + 0.5) * old / size - 0.5
         if mode != "bicubic":
             at = max(at, 0.0)
@@ -38,6 +46,11 @@ def matrix(old, size, mode):
         for offset, share in shares:
             made[i, min(max(first + offset, 0), old - 1)] += share
     return made if size != old else np.eye(old)
+
+
+def of_picks(graph):
+    """Return the numbers of the nodes that no device has as one launch."""
+    return frozenset(n for n, node in enumerate(graph.nodes) if node.op.name == "nn.pick")
 
 
 @pytest.mark.parametrize("info", [ONE_UNIT, MANY_UNITS], ids=["one-unit", "many-units"])
@@ -55,6 +68,7 @@ def test_resizing_and_its_gradient(info, dtype, row):
         zeros = [calor.zeros(s, dtype=dtype) for s in (shape, given)]
         graph = calor.trace(both, *zeros)
     assert "nn.resample" in {node.op.name for node in graph.nodes}
+    graph = decompose(graph, of_picks(graph))
     rng = np.random.default_rng(2)
     arrays = [rng.standard_normal(s).astype(dtype) for s in (shape, given)]
     backend = KernelBackend("lanes", lambda index: LanesDevice(info), fusers=())
@@ -80,3 +94,14 @@ def test_infinite_gradients_stay_where_they_are():
         _, pull = calor.vjp(lambda x: functional.interpolate(x, 8, mode="linear"), x)
         (made,) = pull(calor.asarray(g))
         assert np.isfinite(made.numpy()[0, 0, 1:]).all()
+
+
+def test_picked_elements_keep_their_bits():
+    bits = np.array([0x80000000, 0x00000001, 0x7F800000, 0xFF7FFFFF], np.uint32)
+    with calor.device("numpy"):
+        x = calor.asarray(bits.view(np.float32).reshape(1, 1, 4))
+        made = functional.interpolate(x, 9, mode="nearest").numpy()
+        np.testing.assert_array_equal(made.view(np.uint32)[0, 0], bits[np.arange(9) * 4 // 9])
+        whole = functional.interpolate(calor.asarray([[[1, 2, 3]]]), 4, mode="nearest")
+    assert whole.dtype is calor.int64
+    assert whole.tolist() == [[[1, 1, 2, 3]]]

@@ -19,8 +19,9 @@ from calor_kernel.contract.work import Output, Request, View, Work, lowering
 from calor_kernel.library.steps import Steps
 
 _UNITS = 256
-# Terms of an element that are written out.
+# Terms of an element that are written out, and how many of more terms are loaded together.
 _UNROLLED = 16
+_AHEAD = 8
 # Elements of a cube of one unit.
 _CHUNK = 1 << 14
 
@@ -72,8 +73,8 @@ def add_terms(
         total[0] = total[0] + value * weight
     else:
         where, weights, old, taps, place = axes[0]
-        unrolled = taps <= _UNROLLED
-        for k in kl.range(taps) if unrolled else kl.loop_range(taps):
+
+        def add_term(k: kl.Index, inside: kl.Mask) -> None:
             of = place * taps + k
             found = where.load(of, mask=inside).to(at.dtype)
             there = inside
@@ -82,6 +83,14 @@ def add_terms(
             share = weights.load(of, mask=there).to(total.type.dtype) * weight
             near = kl.select(there, found, 0)
             add_terms(total, x, axes[1:], padded, at * old + near, share, there, inner, last)
+
+        if taps <= _UNROLLED:
+            for k in kl.range(taps):
+                add_term(k, inside)
+        else:
+            for first in kl.loop_range(0, taps, _AHEAD):
+                for k in range(_AHEAD):
+                    add_term(first + k, inside & (first + k < taps))
 
 
 @kl.kernel

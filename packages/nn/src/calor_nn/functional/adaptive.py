@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calor.device_selection import on_device
 from calor.errors import ShapeError
 from calor.functions.activation import floating
 from calor.functions.arguments import integer
@@ -21,7 +20,6 @@ from calor.functions.operands import as_tensor, stretched
 from calor.functions.searching import argmax
 from calor.ops import reductions as r
 from calor.ops.indexing import gather, take_along
-from calor.ops.sources import HostArray, constant
 from calor_nn.functional.conv import batched, unbatched
 from calor_nn.functional.pool import (
     avg_pool1d,
@@ -31,7 +29,7 @@ from calor_nn.functional.pool import (
     max_pool2d,
     max_pool3d,
 )
-from calor_nn.functional.resampling import Taps, resampled
+from calor_nn.functional.resampling import Taps, picked, resampled
 from calor_nn.functional.windows import constant_indices
 
 if TYPE_CHECKING:
@@ -386,7 +384,9 @@ def _extreme(x: Tensor, axis: int, count: int) -> Tensor:
     first, end = _bounds(x.shape[axis], count)
     width = int((end - first).max())
     places = np.minimum(first[:, None] + np.arange(width), end[:, None] - 1)
-    with on_device(x.device):
-        indices = constant(array=HostArray.of(places), weak=False)
-    made: Tensor = r.max(gather(x, indices, axis=axis), axes=(axis + 1,))
+    elements = reshape(
+        picked(x, axis, [places.reshape(-1)]),
+        (*x.shape[:axis], *places.shape, *x.shape[axis + 1 :]),
+    )
+    made: Tensor = r.max(elements, axes=(axis + 1,))
     return made

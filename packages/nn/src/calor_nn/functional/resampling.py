@@ -2,7 +2,8 @@
 
 Requirements: indices and weights are tables that follow from sizes. The gradient has tables as
 well: what each element of the operand gives to which results. So neither direction adds to memory
-in an undefined order, and several axes are one pass over memory.
+in an undefined order, and several axes are one pass over memory. Elements that are picked as they
+are keep their bits, the sign of a zero included, and only their gradient is a sum.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from calor.errors import ShapeError
 from calor.functions.operands import pair, select
 from calor.ops import elementwise as e
 from calor.ops import rules
-from calor.ops.base import op
+from calor.ops.base import Op, op
 from calor.ops.indexing import gather
 from calor.ops.movement import reshape, slice_
 from calor.ops.sources import HostArray, constant
 from calor.specs import Spec, spec
+from calor_nn.functional.windows import constant_indices
 
 if TYPE_CHECKING:
     from calor.tensor.tensor import Tensor
@@ -125,15 +127,25 @@ def _vjp(g: Any, y: Any, x: Any, *tables: Any, axis: int, padded: tuple[bool, bo
 resample = op("nn.resample", _rule, vjp=_vjp, saves="12345678", decompose=_decompose)
 
 
-def resampled(x: Tensor, axis: int, taps: list[Taps]) -> Tensor:
+def _picked(x: Any, *tables: Any, axis: int, padded: tuple[bool, bool]) -> Any:
+    for k, where in enumerate(tables[::4]):
+        x = gather(x, reshape(where, shape=(where.shape[0],)), axis=axis + k)
+    return x
+
+
+# The same operands; each result has one term, of weight 1.
+pick = op("nn.pick", _rule, vjp=_vjp, saves="12345678", decompose=_picked)
+
+
+def resampled(x: Tensor, axis: int, taps: list[Taps], by: Op = resample) -> Tensor:
     """Return x resampled along adjacent axes from ``axis`` on."""
     back = [one.transposed() for one in taps]
     most = max(prod(one.count for one in taps), prod(one.count for one in back))
     if len(taps) > _AXES:
-        return resampled(resampled(x, axis, taps[:_AXES]), axis + _AXES, taps[_AXES:])
+        return resampled(resampled(x, axis, taps[:_AXES], by), axis + _AXES, taps[_AXES:], by)
     if len(taps) > 1 and most > _TOGETHER:
         for k, one in enumerate(taps):
-            x = resampled(x, axis + k, [one])
+            x = resampled(x, axis + k, [one], by)
         return x
     dtype = np.float64 if x.dtype.itemsize == 8 else np.float32
     tables = []
@@ -143,5 +155,17 @@ def resampled(x: Tensor, axis: int, taps: list[Taps]) -> Tensor:
     with on_device(x.device):
         given = [constant(array=HostArray.of(table), weak=False) for table in tables]
     padded = tuple(bool(any((one.where < 0).any() for one in ones)) for ones in (taps, back))
-    made: Tensor = resample(x, *given, axis=axis, padded=padded)
+    made: Tensor = by(x, *given, axis=axis, padded=padded)
     return made
+
+
+def picked(x: Tensor, axis: int, places: list[Array]) -> Tensor:
+    """Return the elements of x at places along adjacent axes from ``axis`` on."""
+    if x.dtype.kind == "float" and x.dtype.itemsize > 1:
+        ones = [np.ones((len(where), 1)) for where in places]
+        pairs = enumerate(zip(places, ones, strict=True), axis)
+        taps = [Taps(where[:, None], weights, x.shape[k]) for k, (where, weights) in pairs]
+        return resampled(x, axis, taps, pick)
+    for k, where in enumerate(places, axis):
+        x = gather(x, constant_indices(where, x.device), axis=k)
+    return x

@@ -16,14 +16,12 @@ from calor.functions.activation import floating
 from calor.functions.arguments import integer
 from calor.functions.manipulation import reshape
 from calor.functions.operands import as_tensor, stretched
-from calor.ops.indexing import gather
 from calor_nn.functional.adaptive import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
     adaptive_avg_pool3d,
 )
-from calor_nn.functional.resampling import Taps, resampled
-from calor_nn.functional.windows import constant_indices
+from calor_nn.functional.resampling import Taps, picked, resampled
 
 if TYPE_CHECKING:
     from calor.tensor.tensor import Operand, Tensor
@@ -122,11 +120,7 @@ def interpolate(
     if mode == "area":
         return _AREA[rank - 1](x, sizes)
     if mode.startswith("nearest"):
-        before, x = x.shape, _repeated(x, sizes, scales)
-        for axis in range(rank):
-            if x.shape[axis + 2] == before[axis + 2]:
-                x = _nearest(x, axis + 2, sizes[axis], scales[axis], mode == "nearest-exact")
-        return x.copy()
+        return _nearest(x, sizes, scales, mode == "nearest-exact").copy()
     x = floating(x, "interpolate")
     axis = 2
     while axis < x.ndim:
@@ -187,16 +181,39 @@ def _repeated(x: Tensor, sizes: Sequence[int], factors: Sequence[float | None]) 
     return reshape(stretched(reshape(x, tuple(narrow)), tuple(wide)), tuple(made))
 
 
-def _nearest(x: Tensor, axis: int, size: int, factor: float | None, exact: bool) -> Tensor:
-    old = x.shape[axis]
+def _nearest(
+    x: Tensor, sizes: Sequence[int], factors: Sequence[float | None], exact: bool
+) -> Tensor:
+    """Return the elements that are nearest to the results."""
+    before, x = x.shape, _repeated(x, sizes, factors)
+    places: list[np.ndarray[Any, Any] | None] = [
+        None if x.shape[axis] != before[axis] else _nearest_places(x.shape[axis], *one, exact)
+        for axis, one in enumerate(zip(sizes, factors, strict=True), 2)
+    ]
+    axis = 2
+    while axis < x.ndim:
+        here: list[np.ndarray[Any, Any]] = []
+        for one in places[axis - 2 :]:
+            if one is None:
+                break
+            here.append(one)
+        if here:
+            x = picked(x, axis, here)
+        axis += max(len(here), 1)
+    return x
+
+
+def _nearest_places(
+    old: int, size: int, factor: float | None, exact: bool
+) -> np.ndarray[Any, Any] | None:
+    """Return the places of the results along an axis, None if it stays as it is."""
     if size == old and factor in (None, 1.0):
-        return x
+        return None
     centre = np.arange(size) + (0.5 if exact else 0.0)
     # PyTorch computes the indices in float32.
     ratio = np.float32(_ratio(old, size, factor))
     where = np.floor(centre.astype(np.float32) * ratio).astype(np.int64)
-    made: Tensor = gather(x, constant_indices(np.minimum(where, old - 1), x.device), axis=axis)
-    return made
+    return np.asarray(np.minimum(where, old - 1))
 
 
 def _smooth(old: int, size: int, factor: float | None, cubic: bool, align: bool) -> Taps | None:
