@@ -71,6 +71,7 @@ def gather_at_once(
     *,
     width: int,
     flat: bool,
+    own: bool,
     small: bool,
     split: bool,
 ) -> None:
@@ -81,8 +82,8 @@ def gather_at_once(
         at = 0 * row if flat else outer * outer_step
         parts = len(axes.sizes)
         for part in range(parts):
-            index = checked(indices[pick * parts + part], axes.sizes[part], status, part + 1)
-            at = at + index * axes.strides[part]
+            given = indices[(row if own else pick) * parts + part]
+            at = at + checked(given, axes.sizes[part], status, part + 1) * axes.strides[part]
         align = width * source.dtype.itemsize
         for i in along_row(length, split):
             vector = source.load(at + i * width, width, align=align)

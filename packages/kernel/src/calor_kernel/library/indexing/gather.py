@@ -238,7 +238,9 @@ def _rows(
     wrong = failures(axes.sizes, numbers)
     axes = replace(axes, strides=tuple(s * count for s in axes.strides))
     if info.max_units > 1:
-        return [Work((_cooperative(request, bits, rows, length, picks, axes),), failures=wrong)]
+        return [
+            Work((_cooperative(request, bits, rows, length, picks, axes, own),), failures=wrong)
+        ]
     if len(axes.sizes) == length == 1:
         size = axes.sizes[0]
         given = operand(1, indices)
@@ -281,6 +283,7 @@ def _cooperative(
     length: int,
     picks: int,
     axes: IndexedAxes[int],
+    own: Bound | None,
 ) -> Launch:
     """Return the launch that writes ``rows`` rows of ``length`` elements of the source."""
     info, indices = request.info, request.inputs[1]
@@ -289,14 +292,15 @@ def _cooperative(
         width = 1
     vectors = length // width
     flat = rows == picks
-    nbytes = rows * (2 * length * bits.dtype.itemsize) + indices.size * indices.dtype.itemsize
+    read = rows if own else indices.size
+    nbytes = rows * (2 * length * bits.dtype.itemsize) + read * indices.dtype.itemsize
     grid, split = row_grid(info, rows, vectors)
     return launch(
         gather_at_once,
         grid,
         Effort("gather", 0, nbytes),
         source=operand(0, bits),
-        indices=operand(1, indices),
+        indices=own or operand(1, indices),
         target=Bound(Output(), bits.dtype),
         status=STATUS,
         rows=rows,
@@ -306,6 +310,7 @@ def _cooperative(
         axes=axes,
         width=width,
         flat=flat,
+        own=own is not None,
         small=is_small(rows),
         split=split,
     )
@@ -323,7 +328,7 @@ def lower_take_along(request: Request) -> Sequence[Work]:
     last = axis + 1
     beside = zip(indices.shape[last:], indices.strides[last:], strict=True)
     shared = all(step == 0 for n, step in beside if n > 1)
-    if request.info.max_units == 1 and shared and prod(x.shape[last:]) > 1:
+    if shared and prod(x.shape[last:]) > 1:
         view = View(indices.shape[:last], indices.strides[:last], indices.dtype, indices.offset)
         outer, picks, inner = prod(x.shape[:axis]), indices.shape[axis], prod(x.shape[last:])
         axes = IndexedAxes((x.shape[axis],), (inner,))
