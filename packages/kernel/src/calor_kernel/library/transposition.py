@@ -8,7 +8,7 @@ from math import log2
 from typing import Final
 
 from calor_kernel import language as kl
-from calor_kernel.contract.choices import hinted
+from calor_kernel.contract.choices import exceeds, hinted
 from calor_kernel.contract.info import DeviceInfo
 
 SHORT: Final = 5  # rows and columns from which squares pay, where lanes are masked
@@ -18,6 +18,9 @@ _PARTLY: Final = 1.25  # the cost of a square of which a part exists
 _SIDE: Final = 32  # rows and columns of a tile in shared memory where both are many
 _NARROW: Final = (4, 16)  # the fewest and the most rows, or columns, of a tile that is narrow
 _UNITS: Final = 256  # of the cube of a tile
+# Bytes of a plane, and from column to column, up to which units read it across from a near cache.
+_PLANE: Final = 2048
+_APART: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,16 @@ class SharedTile:
 
     def _places(self, units: int) -> Iterator[kl.Number]:
         return (kl.unit_index() + n for n in range(0, self.rows * self.columns, units))
+
+
+def is_small(columns: int, across: int, itemsize: int, info: DeviceInfo) -> bool:
+    """Return whether a plane is read across by cubes of many units without a tile.
+
+    A cube for each small plane would wait for memory with few loads on their way. ``across``: the
+    elements from column to column in the source, of ``itemsize`` bytes.
+    """
+    step = abs(across) * itemsize
+    return info.max_units > 1 and not exceeds(step, _APART) and not exceeds(columns * step, _PLANE)
 
 
 def masks(info: DeviceInfo, read: int = 0) -> bool:

@@ -80,6 +80,8 @@ ROWS = {
         "copy_transposed",
         "copy_tiles",
     ),
+    "small planes": ((9, 14, 12), (170, 1, 14), 3, "copy_transposed", "copy_vectors"),
+    "planes of lines apart": ((9, 14, 12), (420, 1, 35), 3, "copy_transposed", "copy_tiles"),
     "transposed backwards": ((33, 35), (1, -40), 1600, "copy_transposed", "copy_tiles"),
 }
 

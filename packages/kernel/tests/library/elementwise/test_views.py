@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from calor.dtypes import as_dtype, float32
+from calor.dtypes import as_dtype, float16, float32
 from calor.specs import spec
 from calor_interpreter.device import ONE_UNIT
 from calor_kernel.contract.work import Dropped, View
@@ -41,6 +41,10 @@ VIEWS = {
     "plane-tiles": lambda x: (
         x.reshape(40, 5, 7).transpose(0, 2, 1),
         x.reshape(40, 7, 5),
+    ),
+    "small-planes": lambda x: (
+        x.reshape(10, 14, 10).transpose(0, 2, 1),
+        x.reshape(10, 10, 14),
     ),
     "many-tiles": lambda x: (
         x.reshape(2, 20, 35).transpose(0, 2, 1),
@@ -108,6 +112,25 @@ def test_aligned_vectors(view, dtype):
     expression, outputs = Expression.of("add", (kind, kind), kind), [spec(a.shape, kind)]
     (work, *_) = lower_expression(expression, views, outputs, MACHINES["many-units"][0])
     assert (work.launches[0].label == "elementwise.vectors") == VECTORS[view]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "rows", "columns", "label"),
+    [
+        (float16, 14, 14, "elementwise.lanes"),
+        (float32, 14, 14, "elementwise.lanes"),
+        (float16, 28, 28, "elementwise.lanes"),
+        (float32, 28, 28, "elementwise.tiles"),
+        (float16, 14, 96, "elementwise.tiles"),
+    ],
+)
+def test_small_planes_have_no_tile_each(dtype, rows, columns, label):
+    shape = (32, rows, columns)
+    views = [View(shape, (rows * columns, 1, rows), dtype, 0), View.dense(spec(shape, dtype))]
+    expression = Expression.of("mul", (dtype, dtype), dtype)
+    given = expression, views, [spec(shape, dtype)]
+    (work, *_) = lower_expression(*given, MACHINES["many-units"][0])
+    assert work.launches[0].label == label
 
 
 @pytest.mark.parametrize("length", range(1, 17))

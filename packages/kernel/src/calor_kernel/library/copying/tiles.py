@@ -14,6 +14,7 @@ from calor_kernel.contract.work import Launch
 from calor_kernel.library.copying.transfer import Transfer, row_offset
 from calor_kernel.library.transposition import (
     SharedTile,
+    is_small,
     lanes_below,
     masks,
     partial_square,
@@ -107,6 +108,9 @@ def crosses(over: Transfer, info: DeviceInfo) -> bool:
     if over.starts is not None or over.written[-1] != 1:
         return False
     if over.read[-1] in (0, 1) or 1 not in over.read or width < 4:
+        return False
+    beside = over.read.index(1) == len(over.sizes) - 2
+    if beside and is_small(over.sizes[-1], over.read[-1], over.dtype.itemsize, info):
         return False
     fewest = min(width, 16) if info.max_units > 1 else shortest(info)
     return exceeds(least(over.sizes[over.read.index(1)], over.sizes[-1]), fewest - 1)

@@ -38,7 +38,7 @@ from calor_kernel.library.elementwise.tiles import (
     elementwise_tiles,
 )
 from calor_kernel.library.elementwise.values import HALVES, parts, stored
-from calor_kernel.library.transposition import SharedTile, masks, shortest, side_of
+from calor_kernel.library.transposition import SharedTile, is_small, masks, shortest, side_of
 
 # Bytes that a cube of one unit reads and writes: some microseconds of work.
 _CHUNK: Final = 1 << 16
@@ -290,6 +290,11 @@ def _tiles_refusal(p: Problem, request: Request) -> str | None:
         return "no operand is dense along another axis than the results"
     if not p.many:
         return None
+    if tiling.axis == len(p.sizes) - 2 and all(
+        is_small(p.sizes[-1], p.strides[k][-1], p.views[k].dtype.itemsize, p.info)
+        for k in tiling.across
+    ):
+        return "planes are small, so that units read across them"
     tile = SharedTile.of(p.sizes[tiling.axis], p.sizes[-1])
     shared = sum(p.info.shared_room(tile.size, p.views[k].dtype.itemsize) for k in tiling.across)
     if shared <= p.info.shared_bytes and p.info.has("barrier"):
