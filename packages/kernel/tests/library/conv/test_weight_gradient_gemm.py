@@ -130,6 +130,20 @@ def test_parts_from_image_to_image(images, places, cores, parts, monkeypatch):
     check(backend, "conv_weight_gradient", row, "float32", precision="high")
 
 
+@pytest.mark.parametrize("waits", [True, False])
+@pytest.mark.parametrize(("dtype", "filters"), [("bfloat16", 4), ("float32", 3), ("float16", 9)])
+def test_few_filters_read_images_once(dtype, filters, waits, monkeypatch):
+    monkeypatch.setitem(DIGITS, "float32", 2e-3)
+    monkeypatch.setattr(summed_parts_launch, "STEPS", 1)
+    features = H200.features if waits else H200.features - {"forward_progress"}
+    info = replace(H200, cores=8, features=features)
+    row = ((3, 68, 8, 12), (filters, 68, 1, 1), ONE, (NONE, NONE), ONE, 1)
+    work, *_ = lower_conv_weight_gradient(asked(row, dtype, info))
+    assert work.variant.startswith("product, boxes 64x")
+    backend = KernelBackend("lanes", lambda index: LanesDevice(info))
+    check(backend, "conv_weight_gradient", row, dtype, precision="high")
+
+
 def test_a_launch_finds_its_flags_as_the_one_before_did(monkeypatch):
     """One list runs again and again, with two such launches on the same flags, to the same bits."""
     monkeypatch.setattr(summed_parts_launch, "STEPS", 1)

@@ -34,6 +34,8 @@ from calor_kernel.library.steps import Steps
 # With fewer rows and columns products of empty lines would take longer than memory; the rows and
 # columns of a tile.
 _LEAST, _TILE = 16, 128
+# Filters from which images are not read for each of them, if they have channels for a tile.
+_FILTERS, _CHANNELS = 3, 64
 # Alignment of lines in bytes, minimum of pixels of a part, and elements of an access.
 _LINE, _PIECE, _WHOLE = 16, 256, 4
 # Rows and columns of a tile of parts, and stages; rows of tiles that share their operands.
@@ -127,9 +129,8 @@ def parts_of(problem: Correlation, rounded: bool, info: DeviceInfo) -> Product |
         if not dense([(axis.size, getattr(axis, of)) for axis in p.axes]):
             return None
     places, images, item = prod(axis.size for axis in p.axes), p.depth, p.a.dtype.itemsize
-    least = min(outputs.size, channels.size)
-    worth = p.a.dtype in (float16, bfloat16) or (rounded and p.a.dtype is float32)
-    if not worth or least < _LEAST or channels.size % _WHOLE:
+    narrow = p.a.dtype in (float16, bfloat16) or (rounded and p.a.dtype is float32)
+    if not narrow or not _fills(outputs.size, channels.size) or channels.size % _WHOLE:
         return None
     # Of lines with a pitch, which are not cut.
     lines = (outputs.b, channels.a, *((images.a, images.b) if images.size > 1 else ()))
@@ -146,3 +147,10 @@ def parts_of(problem: Correlation, rounded: bool, info: DeviceInfo) -> Product |
         Operand((images.a, size), channels.a, 1, p.a.offset, p.a.dtype),
         float32, rounded,
     )  # fmt: skip
+
+
+def _fills(filters: int, channels: int) -> bool:
+    """Return whether a product of as many rows and columns takes no longer than memory."""
+    if min(filters, channels) >= _LEAST:
+        return True
+    return filters >= _FILTERS and channels >= _CHANNELS
