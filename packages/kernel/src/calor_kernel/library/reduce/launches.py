@@ -55,6 +55,8 @@ _STREAMS: Final = 8
 # Rows that a cube of many reads together. Terms that a unit adds alone if columns are many, how
 # many columns for each term, and how many units fill a device.
 _STREAMED, _SHORT, _EACH, _FILLING = 4, 64, 1 << 11, 1 << 15
+# Cubes of a core from which units are alone, if the terms of a block are fewer than its units.
+_MANY_CUBES: Final = 8
 # Bytes of a unit's vector of columns, where several units join their totals.
 _TOGETHER: Final = 8
 # Rows of a block, after which sums are set aside.
@@ -422,7 +424,9 @@ def tile_of(problem: Problem) -> Tile:
     columns, count = found.kept.sizes[-1], found.kept.count
     if problem.many:
         units, terms = min(info.max_units, 256), found.along.count
-        if terms <= _STREAMED or (terms <= _SHORT and count >= terms * _EACH):
+        small = not exceeds(columns * terms, units)
+        small = small and exceeds(count // greatest(columns, 1), _MANY_CUBES * info.cores)
+        if terms <= _STREAMED or (terms <= _SHORT and (small or count >= terms * _EACH)):
             width = _alone_width(problem)
             across = 1
             while across * 2 <= units and across * width < columns:
