@@ -23,6 +23,7 @@ LOADED = replace(AHEAD, features=AHEAD.features - {"async_copy", "matrix"})
 # Copies are asynchronous, and half types have no matrix instructions.
 COPIED = replace(AHEAD, features=AHEAD.features - {"matrix", "load_matrix"})
 RATES = implicit_gemm_simt_launch.RATES
+HALF = implicit_gemm_simt_launch.HALF
 FEW = lowering._FEW
 KERNELS = {"conv_simt", "conv_weight_simt"}
 # shapes of x and w, stride, padding, dilation, groups.
@@ -48,6 +49,8 @@ def direct(monkeypatch):
     """Leave out the way that large windows without stride take before this one."""
     ways = [way for way in unit_ways.WAYS if way.name != "Winograd"]
     monkeypatch.setattr(unit_ways, "WAYS", ways)
+    # Tiles of other rows are those of a test.
+    monkeypatch.setattr(implicit_gemm_simt_launch, "HALF", {key: {} for key in HALF})
 
 
 @pytest.fixture(params=["loaded", "ahead"])
@@ -85,6 +88,23 @@ def test_few_rows_have_tiles_of_few_rows(op, row, info):
     plans = [dict(launch.build.keywords).get("plan") for launch in work.launches]
     assert any(isinstance(plan, SimtPlan) and plan.rows == 16 for plan in plans)
     check(KernelBackend("lanes", lambda index: LanesDevice(info)), op, row, "float32")
+
+
+@pytest.mark.parametrize("info", [AHEAD, LOADED], ids=["ahead", "loaded"])
+@pytest.mark.parametrize("row", [ROWS[1], ROWS[2]], ids=str)
+def test_half_of_the_usual_rows_have_tiles_of_their_own(monkeypatch, row, info):
+    monkeypatch.setattr(implicit_gemm_simt_launch, "HALF", HALF)
+    monkeypatch.setattr(implicit_gemm_simt_launch, "RATES", {key: {} for key in RATES})
+    check(KernelBackend("lanes", lambda index: LanesDevice(info)), "conv", row, "float32")
+
+
+@pytest.mark.parametrize(("filters", "rows"), [(32, 32), (40, 64), (64, 64)])
+def test_rows_of_tiles_follow_those_of_filters(monkeypatch, filters, rows):
+    monkeypatch.setattr(implicit_gemm_simt_launch, "HALF", HALF)
+    row = square(8, 32, 112, filters, 3, 2)
+    work, *_ = LOWERINGS["conv"](request_of("conv", row, float32, LARGE))
+    plans = [dict(launch.build.keywords).get("plan") for launch in work.launches]
+    assert [plan.rows for plan in plans if isinstance(plan, SimtPlan)] == [rows]
 
 
 @pytest.mark.parametrize("op", OPS)

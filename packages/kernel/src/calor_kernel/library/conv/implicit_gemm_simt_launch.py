@@ -107,6 +107,11 @@ NARROW: Final[dict[tuple[bool, bool], dict[Row, float]]] = {
     (True, True): {(4, 32, 1, 2, 16, 3): 0.6, (4, 32, 1, 1, 16, 3): 0.5},
     (True, False): {(4, 32, 1, 2, 8, 2): 0.45, (4, 32, 1, 1, 8, 2): 0.4},
 }
+# Estimates for convolutions whose rows fill half of those tiles at most, such as of 32 filters.
+HALF: Final[dict[bool, dict[Row, float]]] = {
+    True: {(4, 32, 2, 2, 16, 3): 0.75, (4, 32, 2, 1, 16, 3): 0.65},
+    False: {(4, 32, 2, 2, 8, 2): 0.7, (4, 32, 2, 1, 8, 2): 0.6},
+}
 # Further plans for timing: of convolutions, and of weight gradients.
 MORE: Final[dict[bool, tuple[Row, ...]]] = {
     False: (
@@ -122,6 +127,8 @@ MORE: Final[dict[bool, tuple[Row, ...]]] = {
 # With fewer columns, or products of an element, most of a tile would be empty; with fewer rows, one
 # of a plan for many rows, and one of any plan. Terms of a short step.
 _LEAST, _FEW_ROWS, _SHORT = 24, 5, 8
+# Rows that are half of a tile of the usual plans.
+_HALF: Final = 32
 # Maximum of parts of a sum, and minimum of terms of a part.
 PARTS, _SHARE = 256, 128
 # Clock cycles: of a tile beside its products, of a launch, and the bytes that a core moves in one.
@@ -198,8 +205,11 @@ def cycles_of(problem: Correlation, info: DeviceInfo) -> float:
 
 def _usual(problem: Correlation, info: DeviceInfo) -> dict[SimtPlan, float]:
     """Return the plans among which the first is chosen, with their rates."""
-    table = NARROW if few_rows(problem) else RATES
-    usual = _fitting(problem, table[problem.by_weight, _copies_ahead(problem, info)], info)
+    narrow, ahead = few_rows(problem), _copies_ahead(problem, info)
+    table = (NARROW if narrow else RATES)[problem.by_weight, ahead]
+    if not (narrow or problem.by_weight) and problem.leads[problem.roles[1]].size <= _HALF:
+        table = {**HALF[ahead], **table}
+    usual = _fitting(problem, table, info)
     if problem.by_weight:
         return usual
     return {_evened(plan, problem): rate for plan, rate in usual.items()}
