@@ -16,6 +16,7 @@ import numpy as np
 import calor
 from calor.dtypes import int64
 from calor.errors import ArgumentError, DeviceError, OutOfMemoryError
+from calor.plugins.discovery import registry
 
 from ..collecting import quick_collections
 from .base import Check, Place, plain_array, plain_type
@@ -125,7 +126,9 @@ def _names(place: Place, rng: Rng) -> None:
     """Devices are listed, named, compared and refused by name."""
     device = place.plain
     every = calor.devices()
-    assert device in every, f"{device} is not among {every}"
+    # One that a text describes, such as an address, is made when it is asked for.
+    described = registry.is_scheme(device.name.partition(":")[0])
+    assert described or device in every, f"{device} is not among {every}"
     names = [d.name for d in every]
     assert len(set(names)) == len(names), f"two devices of one name: {names}"
     for one in every:
@@ -136,6 +139,9 @@ def _names(place: Place, rng: Rng) -> None:
         assert hash(one) == hash(one.name), f"the hash of {one}"
         assert (one == one.backend.name) is (one.index == 0), f"{one} and {one.backend.name!r}"
         assert one != "nothing:0", f"{one} is another"
+    if described:
+        assert calor.device(device.name).device is device, f"{device} is another by its name"
+        return
     count = device.backend.enumerate()
     for number in (count, count + int(rng.integers(1, 9))):
         name = f"{device.backend.name}:{number}"

@@ -22,6 +22,7 @@ from calor_http.server.limits import MESSAGE
 from calor_http.server.serving import is_loopback
 
 VERSION: Final = 1
+_WORKING: Final = 202
 _BUSY: Final = (408, 422, 429, 502, 503, 504)
 _FIRST_PAUSE: Final = 0.02
 _LONGEST_PAUSE: Final = 2.0
@@ -59,8 +60,8 @@ class Connection:
             headers=headers,
             verify=verify,
             trust_env=not local,
-            # An answer comes when the work before it is done, however long that takes.
-            timeout=httpx.Timeout(None, connect=5.0, write=30.0, pool=30.0),
+            # A server that works for longer says so.
+            timeout=httpx.Timeout(45.0, connect=5.0),
         )
 
     def message(self, method: str, path: str, content: bytes = b"") -> Any:
@@ -82,6 +83,9 @@ class Connection:
                     frame: bytes = answer.content
                     unseal(frame, MESSAGE)
                     return frame
+                if answer.status_code == _WORKING:
+                    began, pause = time.monotonic(), _FIRST_PAUSE
+                    continue
                 if answer.status_code not in _BUSY:
                     raise self._refusal(answer)
                 why = f"status {answer.status_code}"

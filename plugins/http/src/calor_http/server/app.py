@@ -34,6 +34,10 @@ from calor_http.server.session import Session
 VERSION: Final = 1
 _log = logging.getLogger("calor_http")
 _SLACK: Final = 1024
+# After this time a client is told that its request still runs.
+_BUSY_SECONDS: Final = 20.0
+# Of a body that nobody wants, no more is taken.
+_CLOSE: Final = {"Connection": "close"}
 Handler = Callable[[Request], Awaitable[Response]]
 
 
@@ -75,7 +79,8 @@ class Server:
             Route(session + "/blobs/{number}/{offset}", self._handler(self._put), methods=["PUT"]),
             Route(session + "/blobs/{number}/{offset}", self._handler(self._get), methods=["GET"]),
         ]
-        return Starlette(routes=routes, lifespan=self._lifespan)
+        unknown = {404: _unknown, 405: _unknown}
+        return Starlette(routes=routes, lifespan=self._lifespan, exception_handlers=unknown)
 
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
@@ -111,17 +116,17 @@ class Server:
                 return await inner(request)
             except Refused:
                 wrong = ArgumentError("the token is missing or wrong")
-                return _failed(401, wrong, {"WWW-Authenticate": "Bearer"})
+                return _failed(401, wrong, {"WWW-Authenticate": "Bearer", **_CLOSE})
             except LeaseLostError as error:
                 return _failed(404, error)
             except LimitError as error:
-                return _failed(413, error)
+                return _failed(413, error, _CLOSE)
             except FormatError as error:
                 return _failed(422, error)
             except CalorError as error:
                 return _failed(400, error)
             except (TimeoutError, ClientDisconnect):
-                return _failed(408, FormatError("the request did not arrive in time"))
+                return _failed(408, FormatError("the request did not arrive in time"), _CLOSE)
             except Exception as error:
                 _log.exception("a request failed")
                 return _failed(500, typed(error))
@@ -194,7 +199,13 @@ class Server:
         def work() -> bytes:
             return session.answer(number, unpack(frame, MESSAGE), _accepts(request))
 
-        return _answer(await to_thread.run_sync(work, limiter=self._workers))
+        # One that is repeated while it runs waits for the run that began.
+        known, task = session.working or (0, None)
+        if task is None or task.done() or known != number:
+            task = asyncio.ensure_future(to_thread.run_sync(work, limiter=self._workers))
+            session.working = number, task
+        done, _ = await asyncio.wait([task], timeout=_BUSY_SECONDS)
+        return _answer(task.result()) if done else _answer(pack(None), 202)
 
     async def _put(self, request: Request) -> Response:
         session = self._session(request)
@@ -220,6 +231,10 @@ class Server:
             return seal(piece, _accepts(request))
 
         return _answer(await to_thread.run_sync(work, limiter=self._workers))
+
+
+async def _unknown(request: Request, error: Exception) -> Response:
+    return _failed(404, ArgumentError("the server has no such address"))
 
 
 def _accepts(request: Request) -> bool:

@@ -33,7 +33,7 @@ class Limits:
     clients : int, optional
         The most clients.
     requests : int, optional
-        The most requests that are open at one time.
+        The most connections, and the most requests, that are open at one time.
     body_seconds : float, optional
         How long the body of a request may take to arrive.
     lease_seconds : float, optional

@@ -10,13 +10,11 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Self
 
-import uvicorn
-
 from calor.errors import DeviceError
 from calor.plugins.discovery import get_device
 from calor_http.server.app import Server
 from calor_http.server.limits import Limits
-from calor_http.server.serving import address_of, serve
+from calor_http.server.serving import address_of, configured, serve
 
 
 class LocalServer:
@@ -32,6 +30,8 @@ class LocalServer:
         What clients may do.
     port : int, optional
         The port; by default a free one.
+    tls : tuple of str, optional
+        The files of a certificate and its key; by default there is no TLS.
 
     Attributes
     ----------
@@ -45,7 +45,9 @@ class LocalServer:
         token: str | None = None,
         limits: Limits | None = None,
         port: int = 0,
+        tls: tuple[str, str] | None = None,
     ) -> None:
+        self._tls = {"ssl_certfile": tls[0], "ssl_keyfile": tls[1]} if tls else {}
         self._devices: Sequence[str] = devices
         self._token = token
         self._limits = limits
@@ -66,14 +68,7 @@ class LocalServer:
             If the port is taken.
         """
         self.server = Server([get_device(n) for n in self._devices], self._token, self._limits)
-        config = uvicorn.Config(
-            self.server.app(),
-            port=self._port,
-            log_level="critical",
-            ws="none",
-            http="h11",
-            timeout_graceful_shutdown=1,
-        )
+        config = configured(self.server, port=self._port, log_level="critical", **self._tls)
         started: SimpleQueue[Any] = SimpleQueue()
 
         def work() -> None:

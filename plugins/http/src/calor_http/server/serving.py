@@ -108,21 +108,24 @@ def config_of(given: argparse.Namespace) -> uvicorn.Config:
     tls: dict[str, Any] = {}
     if given.tls:
         tls = {"ssl_certfile": given.tls[0], "ssl_keyfile": given.tls[1]}
+    server = Server(devices, token, limits)
+    return configured(server, host=given.host, port=given.port, log_level="warning", **tls)
+
+
+def configured(server: Server, **options: Any) -> uvicorn.Config:
+    """Return what uvicorn runs for a server, within the server's limits."""
     return uvicorn.Config(
-        Server(devices, token, limits).app(),
-        host=given.host,
-        port=given.port,
-        log_level="warning",
+        server.app(),
         access_log=False,
         server_header=False,
         proxy_headers=False,
         ws="none",
         http="h11",
-        limit_concurrency=limits.requests,
+        limit_concurrency=server.limits.requests,
         h11_max_incomplete_event_size=_HEADER_BYTES,
         timeout_keep_alive=75,
-        timeout_graceful_shutdown=5,
-        **tls,
+        timeout_graceful_shutdown=2,
+        **options,
     )
 
 

@@ -49,6 +49,8 @@ class Session:
             **programs.commands(),
         }
         self._answered = (0, b"")
+        # The number of the last request, and the task that answers it.
+        self.working: tuple[int, Any] | None = None
         self.seen = monotonic()
         self.lock = threading.Lock()
 
