@@ -144,3 +144,16 @@ def test_an_axis_that_is_not_there_is_refused() -> None:
         parametrize.weight_norm(nn.Linear(2, 3), dim=2)
     with pytest.raises(AxisError, match="Unflatten: axis 2 is out of range"):
         nn.Unflatten(2, (1, 3))(calor.ones((2, 3)))
+
+
+def test_what_cannot_take_the_value_so_far_is_refused_and_changes_nothing() -> None:
+    layer = nn.Linear(2, 2)
+    nn.parametrize.register_parametrization(layer, "weight", nn.Tanh())
+    before = layer.weight.tolist()
+    with pytest.raises(ArgumentError, match="'weight' of several originals.*register it first"):
+        nn.parametrize.weight_norm(layer)
+    cut = type("Cut", (nn.Module,), {"forward": lambda self, w: w[:1]})()
+    with pytest.raises(ShapeError, match=r"makes \(1, 2\) of \(2, 2\)"):
+        nn.parametrize.register_parametrization(layer, "weight", cut)
+    assert layer.weight.tolist() == before
+    assert list(layer.state_dict()) == ["bias", "parametrizations.weight.original"]

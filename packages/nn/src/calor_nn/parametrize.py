@@ -152,7 +152,7 @@ def register_parametrization(module: Module, name: str, parametrization: Module)
     Raises
     ------
     ArgumentError
-        If the module has no such tensor.
+        If the module has no such tensor, or if one that takes several originals is not the first.
     ShapeError
         If the parametrization changes the shape.
 
@@ -169,6 +169,7 @@ def register_parametrization(module: Module, name: str, parametrization: Module)
     True
     """
     if is_parametrized(module, name):
+        _require_next(parametrization, name, getattr(module, name).detach())
         getattr(module, _NAME)[name].append(parametrization)
         return module
     held = vars(module).get(name)
@@ -178,12 +179,7 @@ def register_parametrization(module: Module, name: str, parametrization: Module)
             f"{', '.join(k for k, v in vars(module).items() if isinstance(v, Tensor))}"
         )
     made = ParametrizationList([parametrization], held)
-    found = made()
-    if found.shape != held.shape:
-        raise ShapeError(
-            f"the parametrization of {name!r} makes {found.shape} of {held.shape}; it must keep "
-            f"the shape"
-        )
+    _require_shape(made(), name, held)
     base, names = _parts(type(module))
     if not names:
         setattr(module, _NAME, ModuleDict())
@@ -191,6 +187,25 @@ def register_parametrization(module: Module, name: str, parametrization: Module)
     delattr(module, name)
     module.__class__ = _parametrized(base, (*names, name))
     return module
+
+
+def _require_shape(found: Tensor, name: str, held: Tensor) -> None:
+    if found.shape != held.shape:
+        raise ShapeError(
+            f"the parametrization of {name!r} makes {found.shape} of {held.shape}; it must keep "
+            f"the shape"
+        )
+
+
+def _require_next(parametrization: Module, name: str, value: Tensor) -> None:
+    """Raise an error, before anything is changed, if a module cannot take the value so far."""
+    inverse = getattr(parametrization, "right_inverse", None)
+    if inverse is not None and isinstance(inverse(value), tuple | list):
+        raise ArgumentError(
+            f"{type(parametrization).__name__} makes {name!r} of several originals, and {name!r} "
+            f"is computed by others already; register it first"
+        )
+    _require_shape(parametrization(value), name, value)
 
 
 def remove_parametrizations(

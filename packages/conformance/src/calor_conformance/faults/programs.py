@@ -197,7 +197,7 @@ FAULTS = [
         "plan-recorded",
         "a plan reads the buffers of its first call ever after",
         calling(_first_inputs),
-        ("history/many_calls", "state/training_steps"),
+        ("history/many_calls", "state/training_steps", "state/hooks-and-parametrizations"),
     ),
     Fault(
         "numbers-recorded",
