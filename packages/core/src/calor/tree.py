@@ -65,7 +65,14 @@ class TreeDef:
 
 
 class Compared(tuple[Any, ...]):
-    """An ``aux`` whose parts are equal only where they are the same."""
+    """An ``aux`` whose parts are equal only where they are the same.
+
+    Examples
+    --------
+    >>> from calor.tree import Compared
+    >>> Compared(("a", "b")) == ("a", "b")
+    True
+    """
 
     __slots__ = ()
 
