@@ -79,7 +79,8 @@ def test_loops_and_branches_are_explained_with_their_steps(device):
 
 def test_scans_say_why_they_are_not_one_launch(device):
     def function(x, w):
-        return calor.scan(lambda h, row: (calor.tanh(h @ w) @ w, row), x, x[None])[0]
+        rows = calor.stack([x, x])
+        return calor.scan(lambda h, row: (calor.tanh(h @ w) @ w, row), x, rows)[0]
 
     (found,) = explained(device, function, (4, 4), (4, 4)).flows
     assert found.op == "scan"

@@ -165,14 +165,15 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanat
 
 def _explained(engine: Engine, graph: Graph) -> Explanation:
     """Return the explanation of a graph, with those of its sub-graphs."""
-    from calor_kernel.planning.compiling import compile_body, fitting
+    from calor_kernel.planning.compiling import compile_body, fitting, without_single_steps
     from calor_kernel.planning.control import ControlPlan, Staged
     from calor_kernel.planning.flows import flow_refusal, has_flows, is_flow
     from calor_kernel.planning.lean_scans import lean_scans
     from calor_kernel.planning.planner import Planner, cover
     from calor_kernel.planning.recomputing import recomputing
 
-    graph = recomputing(lean_scans(fitting(engine, graph)[0]))
+    graph = without_single_steps(engine, fitting(engine, graph)[0])
+    graph = recomputing(lean_scans(graph))
     if not has_flows(engine, graph):
         units = cover(graph, engine.fusers, engine.device.info)
         planner = Planner(engine.lowerings, graph, engine.fusers, engine.deterministic)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from calor.backends.protocol import Executable
@@ -21,7 +22,7 @@ from calor_kernel.planning.coverings import FEW
 from calor_kernel.planning.dense_results import dense_results
 from calor_kernel.planning.drafts import Planned
 from calor_kernel.planning.engine import Engine
-from calor_kernel.planning.flows import FLOWS, flow_refusal, has_flows
+from calor_kernel.planning.flows import FLOWS, flow_refusal, has_flows, is_flow
 from calor_kernel.planning.joins import joining
 from calor_kernel.planning.late_casts import casts_behind
 from calor_kernel.planning.lean_scans import lean_scans
@@ -31,6 +32,7 @@ from calor_kernel.planning.planner import SOURCES
 from calor_kernel.planning.recomputing import recomputing
 from calor_kernel.planning.repeating import Unrepeated, repeats
 from calor_kernel.planning.replanning import plan_anew
+from calor_kernel.planning.single_steps import has_single_steps, single_steps
 from calor_kernel.planning.spread_values import spreading
 from calor_kernel.planning.structure import structure_of
 
@@ -117,7 +119,7 @@ def known_in_stages(engine: Engine, graph: Graph) -> bool:
     A known program at a new size then asks no family about its nodes. The stages are kept, because
     the graph is likely to be compiled next.
     """
-    if not has_flows(engine, graph):
+    if not has_flows(engine, graph) or has_single_steps(graph, partial(_by_host, engine)):
         return False
     if repeats(engine.device.info, graph):
         structure = structure_of(graph)
@@ -143,6 +145,20 @@ def arranged(graph: Graph) -> Graph:
     )
 
 
+def _by_host(engine: Engine, graph: Graph, node: Node) -> bool:
+    return not engine.device.info.has("repeats") and is_flow(engine, graph, node)
+
+
+def without_single_steps(engine: Engine, graph: Graph) -> Graph:
+    """Return a claimed graph with the steps of scans of one step in it, if the device takes it."""
+    joined = single_steps(graph, partial(_by_host, engine))
+    if joined is graph:
+        return graph
+    # Sub-graphs are claimed by the device, composites in them too.
+    joined, reasons = fitting(engine, joined)
+    return graph if reasons else joined
+
+
 def compile_graph(engine: Engine, graph: Graph) -> Executable:
     """Return the executable of a claimed graph; CompileError."""
     known = engine.replanning.ready(graph)
@@ -152,7 +168,7 @@ def compile_graph(engine: Engine, graph: Graph) -> Executable:
     if held is not None and held[0] is graph:
         return ControlPlan(engine, held[1], compile_body)
     key, planned = engine.drafts.take(graph)
-    graph = arranged(graph) if planned is None else planned[0].graph
+    graph = arranged(without_single_steps(engine, graph)) if planned is None else planned[0].graph
     if has_flows(engine, graph):
         made = None
         if repeats(engine.device.info, graph):
