@@ -306,6 +306,7 @@ def _moves() -> Iterator[Named]:
         ("half sum", lambda x: x.sum(1), (((2048, 2048), "float16"),)),
         ("sum of pairs", lambda x: x.sum(2), (((512, 512, 2), "float32"),)),
         ("fft", lambda x: calor.fft.fft(x), (((64, 4096), "complex64"),)),
+        ("long fft", lambda x: calor.fft.fft(x), (((8, 65536), "complex64"),)),
         ("fft of any length", lambda x: calor.fft.fft(x), (((64, 1009), "complex64"),)),
         ("real fft", lambda x: calor.fft.rfft(x), (((64, 4096), "float32"),)),
         ("fft of two axes", lambda x: calor.fft.fftn(x), (((256, 256), "complex64"),)),

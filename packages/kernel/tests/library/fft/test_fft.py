@@ -1,5 +1,7 @@
 """Are Fourier transforms what the reference says, for lengths of every kind?"""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -93,6 +95,25 @@ def test_steps_exchange_in_shared_memory(monkeypatch, shape, axes, kind):
         lowering, "transform_by_lines", lambda *given: found.append(made(*given)) or found[-1]
     )
     check(KernelBackend("lanes", lambda index: LanesDevice(MANY_UNITS)), shape, axes, kind, "c64")
+    assert found
+    assert all(found)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [((3, 512), (1,)), ((2, 480), (1,)), ((2, 384, 5), (1,)), ((1, 525), (1,))],
+    ids=str,
+)
+@pytest.mark.parametrize("kind", ["forward", "inverse", "r2c", "c2r"])
+def test_lines_beyond_shared_memory_are_two_launches(monkeypatch, shape, axes, kind):
+    # Cubes hold four lines of 24 elements, and no line of 384.
+    info = replace(MANY_UNITS, shared_bytes=4 * 4 * 4 * 33, core_shared_bytes=8 * 4 * 4 * 33)
+    found = []
+    made = lowering.transform_by_parts
+    monkeypatch.setattr(
+        lowering, "transform_by_parts", lambda *given: found.append(made(*given)) or found[-1]
+    )
+    check(KernelBackend("lanes", lambda index: LanesDevice(info)), shape, axes, kind, "c64")
     assert found
     assert all(found)
 

@@ -16,7 +16,7 @@ from calor_kernel.contract.launching import Effort, Typed
 from calor_kernel.contract.work import Input, Output, Refusal, Request, Work
 from calor_kernel.library.fft.kernels import chirp_filter, chirp_product, chirp_rows, step
 from calor_kernel.library.fft.plan import End, Plan, convolution_length, factors_of, size_of
-from calor_kernel.library.fft.shared_lines import transform_by_lines
+from calor_kernel.library.fft.shared_lines import transform_by_lines, transform_by_parts
 from calor_kernel.library.fft.step_layout import Form, Read, Rows, Storage, Written
 from calor_kernel.library.fft.tiles_launch import transform_by_tiles
 
@@ -67,7 +67,8 @@ def transform(
         convolve(plan, shape, source, target)
         return
     given = plan, shape, source, target, prepares
-    if not (transform_by_tiles(*given) or transform_by_lines(*given)):
+    ways = transform_by_tiles, transform_by_lines, transform_by_parts
+    if not any(way(*given) for way in ways):
         transform_by_steps(*given)
 
 
