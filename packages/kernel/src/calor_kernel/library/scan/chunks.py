@@ -37,7 +37,8 @@ class ChunkPlan:
     """The work of a unit: a chunk of ``length`` rows, all if 0, ``width`` inner elements wide.
 
     ``along``: inner is 1, and vectors run along the scanned axis instead. ``complex_product``:
-    elements are (real, imaginary), and ``inner`` counts numbers.
+    elements are (real, imaginary), and ``inner`` counts numbers. ``ahead``: the rows that are
+    loaded before the first of them is combined, which nothing between stores then delays.
     """
 
     op: ReductionOp
@@ -46,6 +47,7 @@ class ChunkPlan:
     along: bool
     reverse: bool
     complex_product: bool
+    ahead: int = 1
 
     def neutral(self) -> kl.Number:
         """Return the neutral element in each lane; a complex one has the imaginary part 0."""
@@ -94,7 +96,12 @@ def chunk_totals(
             span = column * width
             begin = outer * n * sizes.inner + span
             total = plan.neutral()
-            for i in kl.loop_range(0, count):
+            whole = count // plan.ahead * plan.ahead
+            for i in kl.loop_range(0, whole, plan.ahead):
+                places = rows_ahead(begin, first + i, n, sizes.inner, plan)
+                for value in [source.load(at, width) for at in places]:
+                    total = plan.combine(total, value.to(op.dtype))
+            for i in kl.loop_range(whole, count):
                 at = begin + scan_offset(first + i, n, 1, reverse) * sizes.inner
                 total = plan.combine(total, source.load(at, width).to(op.dtype))
             to = (outer * sizes.chunks + chunk) * sizes.inner + span
@@ -136,10 +143,25 @@ def scan_chunks(
             if chunk > 0:
                 earlier = (outer * sizes.chunks + chunk - 1) * sizes.inner + span
                 total = totals.load(earlier, width).to(op.dtype)
-            for i in kl.loop_range(0, count):
-                at = begin + scan_offset(first + i, n, 1, reverse) * sizes.inner
-                total = plan.combine(total, source.load(at, width).to(op.dtype))
-                target.store(at, total.to(target.dtype))
+            last = first + count - 1
+            for i in kl.loop_range(0, count, plan.ahead):
+                # Rows beyond the last are read as the last one, and not written.
+                rows = [first + i + k for k in range(plan.ahead)]
+                read = [kl.min(row, last) if plan.ahead > 1 else row for row in rows]
+                places = [begin + scan_offset(row, n, 1, reverse) * sizes.inner for row in read]
+                values = [source.load(at, width) for at in places]
+                for row, at, value in zip(rows, places, values, strict=True):
+                    total = plan.combine(total, value.to(op.dtype))
+                    if (plan.ahead == 1) or (row <= last):
+                        target.store(at, total.to(target.dtype))
+
+
+def rows_ahead(
+    begin: kl.Index, first: kl.Index, n: kl.Index, inner: kl.Index, plan: ChunkPlan
+) -> list[kl.Index]:
+    """Return the places of rows that are loaded together."""
+    rows = [scan_offset(first + k, n, 1, plan.reverse) for k in range(plan.ahead)]
+    return [begin + row * inner for row in rows]
 
 
 @kl.helper

@@ -29,6 +29,7 @@ from calor_kernel.contract.launching import Bound, Effort, Grid
 from calor_kernel.contract.ways import Way, ranked, serves
 from calor_kernel.contract.work import Input, Output, Request, Scratch, Work
 from calor_kernel.language.kernel import KernelFunction
+from calor_kernel.library.copying.transfer import index_of
 from calor_kernel.library.reduce.reduction_ops import ReductionOp
 from calor_kernel.library.scan.chunks import ChunkPlan, Chunks, chunk_totals, scan_chunks
 from calor_kernel.library.scan.columns import ColumnPlan, scan_columns, scan_columns_looking_back
@@ -64,6 +65,8 @@ _ROWS, _LINE = 8, 128
 _ENOUGH: Final = 4
 # Columns of fewer bytes are scanned in chunks, one unit each.
 _NARROW: Final = 32
+# Rows of a chunk that a unit loads together.
+_AHEAD: Final = 16
 # Units of a cube at least, and units of the same columns at most.
 _FEWEST, _DOWN = 64, 32
 
@@ -273,7 +276,8 @@ def _add_chunks(scan: Scan) -> None:
         width = lanes
     else:
         width = next(w for w in (lanes, 8, 4, 2, 1) if w <= lanes and inner % w == 0)
-    plan = ChunkPlan(scan.op, 0, width, along, scan.reverse, scan.product)
+    ahead = _AHEAD if scan.many else 1
+    plan = ChunkPlan(scan.op, 0, width, along, scan.reverse, scan.product, ahead)
     _scan_chunks(scan, plan, scan.source, scan.target, scan.n)
 
 
@@ -286,7 +290,8 @@ def _scan_chunks(scan: Scan, plan: ChunkPlan, source: Bound, target: Bound, n: i
     columns = 1 if plan.along else scan.inner // plan.width
     items = scan.outer * chunks * columns
     units = min(scan.info.max_units, 64)
-    grid = Grid.line(-(-items // units), units)
+    index = index_of([scan.outer * n * scan.inner], scan.info)
+    grid = Grid.line(-(-items // units), units, index=index)
     sizes = Chunks(items, chunks, n, scan.inner, columns)
     given: dict[str, object] = {"sizes": sizes, "plan": plan}
     scanned = source
