@@ -10,6 +10,7 @@ sums over a unit's pixels in registers, then over units and parts in a fixed ord
 
 from __future__ import annotations
 
+import math
 from itertools import product
 from math import prod
 
@@ -127,18 +128,29 @@ def depthwise_weight_tiles(
     over_items(
         items, split, parts, share.blocks, both, first, groups, lines, units, accumulate, add
     )
-    # Units' sums of a row of taps at a time.
+    # Units' sums of a row of taps at a time; several units add those of a channel and a tap.
     wide, sums = taps[-1], kl.shared(units * taps[-1], accumulate)
+    each = math.isqrt(share.size - 1) + 1
+    some = -(-share.size // each)
     for i, row in enumerate(product(*(range(n) for n in taps[:-1]))):
         for j in kl.range(wide):
             sums[j * units + kl.unit_index()] = acc[(*row, j)]
+        kl.barrier()
+        for e in kl.loop_range(kl.unit_index(), tile.channels * wide * some, units):
+            own, part = e // some, e % some * each
+            place = own % wide * units + own // wide * share.size + part
+            total = sums[place]
+            for unit in kl.loop_range(1, kl.min(each, share.size - part)):
+                total = total + sums[place + unit]
+            # No other unit reads what this one has added.
+            sums[place] = total
         kl.barrier()
         for e in kl.loop_range(kl.unit_index(), tile.channels * wide, units):
             channel, tap = e // wide, e % wide
             place = tap * units + channel * share.size
             total = sums[place]
-            for unit in kl.loop_range(1, share.size):
-                total = total + sums[place + unit]
+            for part in kl.range(each, share.size, each):
+                total = total + sums[place + part]
             if first + channel < groups:
                 to = split * items.part_step + (first + channel) * prod(taps) + i * wide + tap
                 c[to] = total.to(c.dtype)
