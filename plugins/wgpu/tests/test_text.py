@@ -380,3 +380,16 @@ def test_what_the_language_has_not_is_refused() -> None:
         print_wgsl(shares.build([Buffer(int8)], cube=(8, 1, 1), n=5000), WGSL())
     with pytest.raises(CompileError, match="kernels of 2 buffers, above 1"):
         print_wgsl(arithmetic.build([F, F], function=lambda x: x), WGSL(buffers=1))
+
+
+def test_loads_begin_before_a_plane_meets() -> None:
+    @kernel
+    def scaled(x: Any, w: Any, y: Any) -> None:
+        i = unit_position(0)
+        weight = w[i]
+        y[i] = plane_shuffle(x[i], 1, "xor") * weight
+
+    built = scaled.build([F, F, F], cube=(32, 1, 1), plane=32)
+    text = print_wgsl(built, WGSL(diverges=True))
+    barrier = text.index("subgroupBarrier();")
+    assert text.index("= w[") < barrier < text.index("subgroupShuffleXor(")

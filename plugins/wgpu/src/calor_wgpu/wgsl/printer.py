@@ -153,6 +153,8 @@ class WGSLPrinter(KernelPrinter):
         lines, count = self.met
         apart = lines is not self.lines or self.helpers.branches("".join(lines[count:]))
         if apart and self.dialect.diverges:
+            # A load behind the barrier begins when the plane has what its units exchange.
+            self.settle()
             self.line("subgroupBarrier();")
         self.met = self.lines, len(self.lines)
 
