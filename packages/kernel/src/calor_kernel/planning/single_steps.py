@@ -53,9 +53,7 @@ def _step(builder: Builder, graph: Graph, node: Node, given: Sequence[int]) -> l
     captures, carries = attributes["captures"], attributes["carries"]
     held, first, stacks = given[:captures], given[captures:][:carries], given[captures + carries :]
     of_rows = body.inputs[carries : len(body.inputs) - captures]
-    rows = [
-        _shaped(builder, x, body.specs[v].shape) for x, v in zip(stacks, of_rows, strict=True)
-    ]
+    rows = [_shaped(builder, x, body.specs[v].shape) for x, v in zip(stacks, of_rows, strict=True)]
     made = builder.inline(body, [*first, *rows, *held])
     # Behind the last carries: the stacks of rows that the step makes, and of the carries before it.
     stacked = [*made[carries:], *(first if attributes["keep"] else ())]

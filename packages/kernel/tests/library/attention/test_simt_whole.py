@@ -110,8 +110,6 @@ def test_drawn_forms(backend, seed):
         (16, float32, INFO, (0, 1, 3, 2)),
         # Shared memory holds no such tiles.
         (64, float32, replace(INFO, shared_bytes=8 << 10), None),
-        # It holds those of one row and two keys of a unit.
-        (128, float32, PLAIN, None),
     ],
 )
 def test_what_is_held_in_parts(features, dtype, info, order):

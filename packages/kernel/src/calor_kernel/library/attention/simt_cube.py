@@ -42,7 +42,8 @@ class SimtPlan:
     has ``depth`` features of the operands. ``access``: the elements of an operand that are read
     together. ``wide``: the elements of a vector in shared memory. ``held``: the rows of operands
     whose features a cube holds all, 0 if it holds parts. ``fast``: powers have the device's
-    precision of 2**x.
+    precision of 2**x. ``part``: the rows that are summed at a time, by factors of other lanes; 0
+    for a tile of scores in shared memory.
     """
 
     across: int
@@ -55,6 +56,7 @@ class SimtPlan:
     wide: int = 4
     held: int = 0
     fast: bool = False
+    part: int = 0
 
     @kl.helper
     def weight(self, x: kl.Number) -> kl.Number:
@@ -115,11 +117,11 @@ class SimtPlan:
         """The elements of tiles of both operands of scores, or of rows that are summed."""
         if self.held:
             return self.held * self.line
-        return max((self.height + self.block) * self.line, self.block * self.width)
+        return max((self.height + self.block) * self.line, (self.part or self.block) * self.width)
 
     def shared_bytes(self, itemsize: int, plane: int) -> int:
         """Return the shared memory of a cube."""
-        scores = max(self.height, self.block) * self.pitch
+        scores = 0 if self.part else max(self.height, self.block) * self.pitch
         # Narrow planes reduce maxima and sums of rows in shared memory.
         parts = 2 * self.height * self.across if plane < self.across else 0
         return (self.room + scores + parts) * itemsize
@@ -313,8 +315,15 @@ class Cube:
         self, up: Upstream[kl.Pointer], n: kl.Index, head: kl.Index, first: kl.Index
     ) -> tuple[list[kl.Number], list[kl.Number]]:
         """Return the log-sum-exp and the delta of a unit's rows, 0 beyond the last."""
-        row_at = (n * self.g.heads + head) * self.g.queries
         places = [first + self.plan.row(i) for i in range(self.plan.rows)]
+        return self.numbers_at(up, n, head, places)
+
+    @kl.helper
+    def numbers_at(
+        self, up: Upstream[kl.Pointer], n: kl.Index, head: kl.Index, places: Sequence[kl.Number]
+    ) -> tuple[list[kl.Number], list[kl.Number]]:
+        """Return the log-sum-exp and the delta of queries, 0 beyond the last."""
+        row_at = (n * self.g.heads + head) * self.g.queries
         taken = [
             [memory.load(row_at + i, mask=i < self.g.queries) for i in places]
             for memory in (up.total, up.delta)
@@ -394,10 +403,14 @@ class Cube:
 
     @kl.helper
     def queries_of(
-        self, begin: kl.Number, key_at: kl.Number, parts: kl.Number | None, part: kl.Number | None
-    ) -> tuple[kl.Number, kl.Number, kl.Number]:
-        """Return the first and last query of a cube's part for a tile, and where its rows go."""
-        g, height = self.g, self.plan.height
+        self, begin: kl.Number, key_at: kl.Number, parts: kl.Number | None, part: kl.Number | None,
+        height: int = 0,
+    ) -> tuple[kl.Number, kl.Number, kl.Number]:  # fmt: skip
+        """Return the first and last query of a cube's part for a tile, and where its rows go.
+
+        ``height``: the queries of a tile, 0 for the plan's rows.
+        """
+        g, height = self.g, height or self.plan.height
         start, stop = begin // height * height if self.form.causal else begin * 0, g.queries
         if parts is not None and part is not None:
             blocks = kl.max(stop - start + height - 1, 0) // height
@@ -443,7 +456,8 @@ def cube_of(
 ) -> Cube:
     """Return a cube with memory for its tiles."""
     room = cube_memory(plan.room, dtype)
-    scores = cube_memory(max(plan.height, plan.block) * plan.pitch, dtype)
+    size = max(plan.height, plan.block) * plan.pitch
+    scores = room if plan.part else cube_memory(size, dtype)
     return Cube(plan, form, g, value_width, dtype, room, scores)
 
 

@@ -30,6 +30,11 @@ from calor_kernel.library.attention.simt import (
     query_gradient_simt,
 )
 from calor_kernel.library.attention.simt_cube import SimtPlan
+from calor_kernel.library.attention.simt_shuffled import (
+    attend_shuffled,
+    key_gradient_shuffled,
+    query_gradient_shuffled,
+)
 from calor_kernel.library.attention.simt_whole import (
     attend_whole,
     key_gradient_whole,
@@ -58,6 +63,15 @@ WHOLE_TILES: Final[tuple[tuple[int, int, int, int], ...]] = (
 # Further tiles of whole rows, for less shared memory than those need of the widest rows.
 SMALL_TILES: Final[tuple[tuple[int, int, int, int], ...]] = ((8, 16, 4, 4), (8, 8, 4, 4))
 SMALL: Final = 64 << 10
+# Tiles of cubes that exchange weights within planes; their cubes are several of a core.
+SHUFFLED_TILES: Final[tuple[tuple[int, int, int, int], ...]] = (
+    (8, 16, 8, 8),
+    (16, 8, 8, 4),
+    (16, 16, 4, 4),
+    (16, 8, 4, 4),
+    (16, 8, 4, 2),
+)
+_SEVERAL: Final = 3
 # The scores of a unit that some tile of whole rows has to have, so that each access serves several.
 _LEAST_SCORES: Final = 8
 # Cycles of a block of keys that are not of products, cycles of the exponential of a score, and the
@@ -66,6 +80,9 @@ _LEAST_SCORES: Final = 8
 IN_PARTS: Final = 2000, 30, 0.6
 AHEAD: Final = 0, 20, 0.3
 COPIED: Final = 1000, 20, 0.5
+SHUFFLED: Final = 2000, 20, 1.0
+# Cycles in which units have what an access of each reads of shared memory, for each element.
+_LOADED: Final = 4
 # How many units issue an operation in a cycle.
 ISSUED: Final = 128
 # Registers of a core, those of a unit beside its tiles, and the most cubes of a core.
@@ -86,6 +103,8 @@ _ALIGNED: Final = 4
 # Features of rows that cubes hold whole, and their columns of sums.
 _WHOLE: Final = (8, 16, 24, 32, 40, 48, 64, 72, 80, 96, 128)
 _WHOLE_COLUMNS: Final = (1, 2, 3, 4, 5, 6, 8)
+# The most features of a part that cubes hold, which exchange weights within planes.
+_DEEPEST: Final = 40
 _SMALL_COLUMNS: Final = (*_WHOLE_COLUMNS, 9, 10, 12)
 
 
@@ -116,7 +135,10 @@ def simt_plan(problem: Attention, info: DeviceInfo, over: Pass) -> SimtPlan:
     p, item = problem, problem.accumulate.itemsize
     if info.max_units == 1:
         return SimtPlan(1, 1, 32, 8, 8, 8, wide=16 // item)
-    held = [plan for plan in _whole_plans(p, info, over) if _serves(plan, info, over, item)]
+    held = [plan for plan in _shuffled_plans(p, info, over) if _serves(plan, info, over, item)]
+    if not held:
+        whole = _whole_plans(p, info, over)
+        held = [plan for plan in whole if _serves(plan, info, over, item)]
     if all(plan.rows * plan.keys < _LEAST_SCORES for plan in held):
         plans = [_tile(p, info, over, *tile) for tile in TILES]
         held = [plan for plan in plans if _serves(plan, info, over, item)]
@@ -128,21 +150,26 @@ def simt_plan(problem: Attention, info: DeviceInfo, over: Pass) -> SimtPlan:
     )
     own, other = (p.keys, p.queries * p.group) if over.by_keys else (p.queries, p.keys)
     heads = p.batch * (p.key_heads if over.by_keys else p.heads)
-    whole = AHEAD if info.has("async_copy") else COPIED
-    passes = over.products, over.sums, *(whole if held[0].held else IN_PARTS)
+    costs = IN_PARTS
+    if held[0].part:
+        costs = SHUFFLED
+    elif held[0].held:
+        costs = AHEAD if info.has("async_copy") else COPIED
+    passes = over.products, over.sums, *costs, bool(held[0].part)
     return held[_first(tiles, passes, own, other, heads, p.features, over.width, info.cores)]
 
 
 def _serves(plan: SimtPlan, info: DeviceInfo, over: Pass, item: int) -> bool:
     """Return whether a device's cubes, memory and registers hold a plan's tiles."""
     scores = plan.rows * plan.keys
-    fewest = scores * over.products <= 2 * _SCORES if plan.held else scores * item <= 4 * _SCORES
+    apart = plan.held > 0 or plan.part > 0
+    fewest = scores * over.products <= 2 * _SCORES if apart else scores * item <= 4 * _SCORES
     return (
         plan.units <= info.max_units
         and plan.shared_bytes(item, info.planes[0]) <= info.shared_bytes
         and fewest
         and plan.rows * plan.values * over.sums * item <= 4 * _SUMS
-        and (plan.height == plan.block or not over.by_keys)
+        and (plan.height == plan.block or plan.part > 0 or not over.by_keys)
         and not 0 < info.registers < _registers(plan, over, item)
     )
 
@@ -161,6 +188,26 @@ def _tile(
     deep = replace(plan, depth=_WIDEST)
     fits = deep.shared_bytes(item, info.planes[0]) <= info.shared_of(_TOGETHER)
     return deep if exceeds(problem.features, 32) and fits else plan
+
+
+def _shuffled_plans(problem: Attention, info: DeviceInfo, over: Pass) -> Iterator[SimtPlan]:
+    """Yield the plans of tiles whose weights lanes exchange, where cubes would not copy ahead."""
+    depth = next((n for n in _WHOLE if n >= problem.features and n >= problem.values), None)
+    if depth is None or not over.whole or info.has("async_copy") or not info.has("planes"):
+        return
+    item = int(problem.accumulate.itemsize)
+    access, most = min(_access(problem), 16 // item), info.shared_of(_SEVERAL)
+    for across, down, rows, keys in SHUFFLED_TILES:
+        values = next((n for n in _WHOLE_COLUMNS if n * across >= over.width), None)
+        if values is None or info.planes[0] % across:
+            continue
+        tile = SimtPlan(across, down, 8, rows, keys, values, access, 16 // item, fast=True)
+        parts = (across * k for k in range(keys, 0, -1) if keys % k == 0)
+        part = next((n for n in parts if n * tile.width * item <= most), across)
+        depths = (n for n in range(_DEEPEST, 7, -8) if depth % n == 0)
+        plans = [replace(tile, depth=n, part=part) for n in depths]
+        fitting = [x for x in plans if x.shared_bytes(item, info.planes[0]) <= most]
+        yield (fitting or plans[-1:])[0]
 
 
 def _whole_plans(problem: Attention, info: DeviceInfo, over: Pass) -> Iterator[SimtPlan]:
@@ -196,7 +243,7 @@ def _holds(problem: Attention, request: Request, upstream: bool = False) -> bool
 def _registers(plan: SimtPlan, over: Pass, item: int) -> int:
     """Return the registers of a unit, estimated by its tiles."""
     tiles = plan.rows * (plan.keys * over.products + plan.values * over.sums)
-    beside = BESIDE_WHOLE if plan.held else BESIDE
+    beside = BESIDE_WHOLE if plan.held or plan.part else BESIDE
     return beside + (tiles + plan.wide * (plan.rows + plan.keys)) * item // 4
 
 
@@ -214,7 +261,7 @@ _Tile = tuple[int, int, int, int, int, int, int]
 def _cycles(
     number: int,
     tiles: tuple[_Tile, ...],
-    passes: tuple[int, int, int, int, float],
+    passes: tuple[int, int, int, int, float, bool],
     own: int,
     other: int,
     heads: int,
@@ -224,9 +271,13 @@ def _cycles(
 ) -> float:
     """Return the cycles of the core with the most tiles, for one of several tiles."""
     units, rows, keys, height, block, columns, held = tiles[number]
-    products, sums, overhead, exponential, waiting = passes
+    products, sums, overhead, exponential, waiting, shuffled = passes
     pairs = rows * keys
     issued = (pairs + rows + keys) * (products * features + sums * min(columns, width))
+    if shuffled:
+        own_columns = columns * keys // block
+        issued = products * features * max(pairs, _LOADED * (rows + keys))
+        issued += sums * block * max(rows * own_columns, _LOADED * (rows + own_columns))
     issued += exponential * pairs
     cubes = -(-own // height) * heads * max(1, -(-width // columns))
     each = -(-cubes // cores)
@@ -235,14 +286,15 @@ def _cycles(
     def cycles(count: int) -> float:
         return overhead + issued * (waiting + count * units / ISSUED)
 
-    steps = -(-other // (height if sums == 2 else block))
+    # Tiles whose rows are queries are square where keys are summed.
+    steps = -(-other // block)
     return steps * (full * cycles(held) + (cycles(rest) if rest else 0.0))
 
 
 @choice(cost=_cycles)
 def _first(
     tiles: tuple[_Tile, ...],
-    passes: tuple[int, int, int, int, float],
+    passes: tuple[int, int, int, int, float, bool],
     own: int,
     other: int,
     heads: int,
@@ -270,7 +322,8 @@ def forward_by_simt(problem: Attention, request: Request) -> Iterator[Work]:
     p = problem
     flops, own = 2 * p.pairs * (p.features + p.values), results_of(p, request, 16)
     over = Pass(False, p.values, 1, _holds(p, request))
-    attend = _launch((attend_simt, attend_whole), p, request, over, flops, 1, **own)
+    kernels = attend_simt, attend_whole, attend_shuffled
+    attend = _launch(kernels, p, request, over, flops, 1, **own)
     yield Work((attend,))
 
 
@@ -286,7 +339,7 @@ def gradients_by_simt(problem: Attention, request: Request) -> Iterator[Work]:
         target = joined.target(results[0], counts[0], parts)
         flops = 2 * p.pairs * (2 * p.features + p.values)
         own = {"up": up, "for_query": target, "parts": many(parts)}
-        kernels = query_gradient_simt, query_gradient_whole
+        kernels = query_gradient_simt, query_gradient_whole, query_gradient_shuffled
         launch = _launch(kernels, p, request, over, flops, parts, **own)
         joined.steps.launches.append(launch)
     if p.batch * p.keys * (p.features + p.values):
@@ -294,7 +347,7 @@ def gradients_by_simt(problem: Attention, request: Request) -> Iterator[Work]:
         parts, flops = _parts(p, request.info, over), 4 * p.pairs * (p.features + p.values)
         for_key, for_value = (joined.target(results[i], counts[i], parts) for i in (1, 2))
         own = {"up": up, "for_key": for_key, "for_value": for_value, "parts": many(parts)}
-        kernels = key_gradient_simt, key_gradient_whole
+        kernels = key_gradient_simt, key_gradient_whole, key_gradient_shuffled
         launch = _launch(kernels, p, request, over, flops, parts, **own)
         joined.steps.launches.append(launch)
     joined.join()
@@ -306,7 +359,7 @@ def _parts(problem: Attention, info: DeviceInfo, over: Pass) -> int:
     p, plan = problem, simt_plan(problem, info, over)
     panels = max(1, -(-over.width // plan.width))
     if over.by_keys:
-        cubes, steps = -(-p.keys // plan.block) * p.key_heads, -(-p.queries // plan.height)
+        cubes, steps = -(-p.keys // plan.height) * p.key_heads, -(-p.queries // plan.block)
     else:
         cubes, steps = -(-p.queries // plan.height) * p.heads, -(-p.keys // plan.block)
     return parts_of(cubes * panels * p.batch, steps, info.cores)
@@ -327,7 +380,7 @@ def _form(problem: Attention) -> ScoreForm:
 
 
 def _launch(
-    functions: tuple[KernelFunction, KernelFunction],
+    functions: tuple[KernelFunction, KernelFunction, KernelFunction],
     problem: Attention,
     request: Request,
     over: Pass,
@@ -337,15 +390,16 @@ def _launch(
 ) -> Launch:
     """Return the launch of a body over queries or keys, heads, and panels of a width.
 
-    ``functions``: the body for parts of rows, and that for whole rows. ``sharing``: how many cubes
+    ``functions``: the bodies for parts of rows, for whole rows, and for weights that lanes
+    exchange. ``sharing``: how many cubes
     share the loop of a tile.
     """
     p, info, width = problem, request.info, over.width
     plan = simt_plan(p, info, over)
-    function = functions[plan.held > 0]
+    function = functions[2 if plan.part else plan.held > 0]
     panels = max(1, -(-width // plan.width))
     count, heads, block = (
-        (p.keys, p.key_heads, plan.block) if over.by_keys else (p.queries, p.heads, plan.height)
+        (p.keys, p.key_heads, plan.height) if over.by_keys else (p.queries, p.heads, plan.height)
     )
     cubes = -(-count // block) * sharing, heads * panels, p.batch
     return launch(
