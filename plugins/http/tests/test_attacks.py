@@ -17,9 +17,9 @@ import zstandard
 import calor
 from calor.graph.file import save
 from calor_http import frames
-from calor_http.frames import pack, seal, unpack
-from calor_http.server.graphs import digest_of
-from calor_http.server.limits import CHUNK, MESSAGE, MIB, Limits
+from calor_http.described import digest_of
+from calor_http.frames import CHUNK, MESSAGE, pack, seal, unpack
+from calor_http.server.limits import MIB, Limits
 from calor_http.server.local import LocalServer
 
 TOKEN = "the-token-of-this-server"
@@ -196,7 +196,7 @@ THINGS: list[Any] = [
 ]  # fmt: skip
 NAMES = [
     "up", "take", "drop", "copy", "read", "forget", "verify", "sync", "memory", "graph", "claim",
-    "compile", "within", "release", "run", "close", "__init__", "answer", "",
+    "compile", "within", "release", "run", "offer", "fetch", "close", "__init__", "answer", "",
 ]  # fmt: skip
 
 
@@ -347,3 +347,28 @@ def test_nothing_is_made_of_bytes_but_numbers() -> None:
         from calor_http.errors import decode_error
 
         assert type(decode_error({"kind": kind, "text": "x"})) is calor.errors.DeviceError
+
+
+def test_offers_are_for_those_who_have_the_secret_once(client: Client) -> None:
+    client.ask(["up", 1, 0, "float32", [4], bytes(range(16))])
+    (secret,) = client.ask(["offer", 1, 0])
+    with httpx.Client(base_url=client.http.base_url) as other:
+        assert kind_of(other.post("/v1/offers/x")) == "ArgumentError"
+        assert kind_of(other.get(f"/v1/offers/{secret}/0")) == "ArgumentError"
+        name, nbytes = unpack(other.post(f"/v1/offers/{secret}").content, MESSAGE)
+        assert nbytes == 16
+        assert kind_of(other.post(f"/v1/offers/{secret}")) == "ArgumentError"
+        assert frames.unseal(other.get(f"/v1/offers/{name}/0").content, CHUNK) == bytes(range(16))
+        for offset in ("16", "99999", "-1", "x"):
+            assert kind_of(other.get(f"/v1/offers/{name}/{offset}")) == "ArgumentError"
+
+
+def test_nothing_is_fetched_but_from_peers(client: Client) -> None:
+    heard = socket.create_server(("127.0.0.1", 0))
+    heard.settimeout(0.2)
+    address = f"http://127.0.0.1:{heard.getsockname()[1]}"
+    for n, peer in enumerate((address, "file:///etc/passwd", "", None, 5), 1):
+        client.ask(["fetch", n, 0, "float32", [4], peer, "secret"])
+        assert client.kinds(["read", n, 0, 100 + n]) == ["ArgumentError"]
+    with heard, pytest.raises(TimeoutError):
+        heard.accept()

@@ -15,8 +15,8 @@ import calor
 import calor_http
 from calor.errors import DeviceError, DeviceLostError
 from calor_http import LeaseLostError
-from calor_http.frames import pack, unpack
-from calor_http.server.limits import CHUNK, Limits
+from calor_http.frames import CHUNK, pack, unpack
+from calor_http.server.limits import Limits
 from calor_http.server.local import LocalServer
 from cutting_proxy import CuttingProxy
 

@@ -16,6 +16,7 @@ import pytest
 
 import calor
 from calor import nn
+from calor.config import config
 from calor.errors import (
     ArgumentError,
     DeviceError,
@@ -23,7 +24,8 @@ from calor.errors import (
     OutOfMemoryError,
     UnsupportedError,
 )
-from calor_http.server.limits import CHUNK
+from calor_http.frames import CHUNK
+from calor_http.server.limits import Limits
 from calor_http.server.local import LocalServer
 
 Array = np.ndarray[Any, Any]
@@ -271,3 +273,51 @@ def test_servers_that_are_not_started(name: str) -> None:
     given = parser().parse_args(["serve", "--devices", "numpy", *options])
     with pytest.raises(ArgumentError, match=match):
         config_of(given)
+
+
+def test_debugging_names_the_line_of_any_error(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with LocalServer("numpy", limits=Limits(client_bytes=10_000)) as small:
+        device = calor.device(f"{small.address}/numpy").device
+        x = calor.asarray(np.ones(100), device=device)
+        monkeypatch.setattr(config, "debug", True)
+        y = calor.broadcast_to(x, (100, 100)) + 1
+        with pytest.raises(OutOfMemoryError, match=r"test_remote_devices\.py:\d+"):
+            y.numpy()
+        monkeypatch.setattr(config, "debug", False)
+        z = calor.broadcast_to(x, (100, 100)) + 1
+        with pytest.raises(OutOfMemoryError, match="lets a client hold 9.8 KiB"):
+            z.numpy()
+        assert x.sum().item() == 100
+        device.backend.close()
+
+
+def test_servers_hand_values_to_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    with LocalServer("numpy", token="token-of-the-first") as first:
+        monkeypatch.setenv("CALOR_HTTP_TOKEN", "token-of-the-first")
+        a = calor.device(f"{first.address}/numpy").device
+        with LocalServer("numpy", token="token-of-another", peers=[first.address]) as second:
+            monkeypatch.setenv("CALOR_HTTP_TOKEN", "token-of-another")
+            b = calor.device(f"{second.address}/numpy").device
+
+            def forbidden(*given: Any) -> Any:
+                raise AssertionError("a value passes through the client")
+
+            given = np.random.default_rng(3).standard_normal(CHUNK // 8 + 5)
+            x = calor.asarray(given, device=a)
+            flag = calor.asarray([True, False], device=a)
+            with monkeypatch.context() as watching:
+                watching.setattr(type(a.backend), "download", forbidden)
+                moved, other = x.to(b), flag.to(b)
+            assert moved.device is b
+            np.testing.assert_array_equal((moved + 1).numpy(), given + 1)
+            assert other.tolist() == [True, False]
+            # The first server does not know the second as its peer, so the client carries.
+            assert other.to(a).tolist() == [True, False]
+            # Failed work is not handed over.
+            lost = calor.take(x, calor.asarray([10**9], device=a), axis=0)
+            with pytest.raises(ElementIndexError):
+                lost.to(b).numpy()
+            b.backend.close()
+        a.backend.close()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any, Final
 
 from calor.backends.protocol import FEATURES, Claim, Info, State, impossible
 from calor.dtypes import as_dtype
+from calor.graph.graph import Graph, Node
 
 _AWAY: Final = impossible("the memory is that of another machine; x.numpy() copies it")
 _HERE: Final = {
@@ -55,6 +57,20 @@ def decode_info(name: str, data: Any) -> Info:
         limits={str(n): int(limit) for n, limit in data["limits"].items()},
         flushes=frozenset(map(as_dtype, data["flushes"])),
     )
+
+
+def digest_of(data: bytes) -> str:
+    """Return the name of a graph: the SHA-256 of its file form, in hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def largest_op(graph: Graph) -> str | None:
+    """Return the op with the most bytes of results, which is to blame where memory runs out."""
+
+    def size(node: Node) -> int:
+        return sum(graph.specs[v].nbytes for v in node.outputs)
+
+    return max(graph.nodes, key=size).op.name if graph.nodes else None
 
 
 def encode_claim(claim: Claim) -> list[Any]:

@@ -8,21 +8,24 @@ lists and mappings.
 from __future__ import annotations
 
 import zlib
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, Final
 
 import msgpack
 
 from calor.errors import FormatError
 
+# The most bytes of one request or answer, and of the pieces in which large values travel.
+MESSAGE: Final = 1 << 24
+CHUNK: Final = 1 << 22
 PLAIN: Final = 0
 ZSTD: Final = 1
 # Shorter content is not worth the work.
 _SMALL: Final = 512
 
-try:
-    import zstandard
-except ImportError:  # The extra "zstd" is not installed.
-    zstandard = None
+# None where the extra "zstd" is not installed.
+zstandard: Any = import_module("zstandard") if find_spec("zstandard") else None
 
 
 def compresses() -> bool:

@@ -157,8 +157,11 @@ class PartitionedExecutable:
 
 
 def move(buffer: Any, source: Device, target: Device, known: Any) -> Any:
-    """Return a copy of a buffer on another device, through the host between unlike backends."""
+    """Return a copy of a buffer on another device, through the host if there is no other way."""
     if source.backend is target.backend:
         return source.backend.copy(source.index, buffer, known, target.index)
+    received = target.backend.receive(target.index, source, buffer, known)
+    if received is not None:
+        return received
     array = source.backend.download(source.index, buffer, known)
     return target.backend.upload(target.index, array)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from calor.compiling.partitioned import move
 from calor.device_selection import as_device, current_device
 from calor.dtypes import as_dtype
 from calor.errors import DTypeError, ExchangeError
@@ -190,12 +191,7 @@ def to_device(x: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
         return x
     buffer = materialize(x._value)
     known = x._value.spec
-    if target.backend is source.backend:
-        moved = source.backend.copy(source.index, buffer, known, target.index)
-    else:
-        host = source.backend.download(source.index, buffer, known)
-        moved = target.backend.upload(target.index, host)
-    made: Tensor = computed(known, target, moved)
+    made: Tensor = computed(known, target, move(buffer, source, target, known))
     if x._record is not None:
         made._record = _linked_move(x, source)
     return made

@@ -25,12 +25,12 @@ from calor.graph.graph import Graph
 from calor.specs import Spec
 from calor.units import bytes_text
 from calor_http.client.buffer import RemoteBuffer
-from calor_http.client.connection import Connection
 from calor_http.client.executable import RemoteExecutable
 from calor_http.client.requests import Command, Requests
-from calor_http.described import decode_claim, decode_info
-from calor_http.server.graphs import digest_of
-from calor_http.server.limits import CHUNK
+from calor_http.client.tokens import token_for
+from calor_http.connection import Connection
+from calor_http.described import decode_claim, decode_info, digest_of
+from calor_http.frames import CHUNK
 
 _opened: dict[str, RemoteBackend] = {}
 _lock = threading.Lock()
@@ -82,11 +82,13 @@ class RemoteBackend(Backend):
         self.keeps = False
         self._names: list[str] = []
         self._infos: list[Info] = []
+        # The servers from which this one fetches values.
+        self._peers: frozenset[str] = frozenset()
         self._limits: dict[int, int | None] = {}
         # The bytes of live buffers, as the client counts them.
         self._held: Counter[int] = Counter()
         self._kept: weakref.WeakSet[RemoteBuffer] = weakref.WeakSet()
-        self._connection = Connection(base)
+        self._connection = Connection(base, token_for(httpx.URL(base).netloc.decode()))
         self.requests = Requests(self._connection, self._begin)
         atexit.register(self.close)
 
@@ -94,8 +96,8 @@ class RemoteBackend(Backend):
         """Take a new session's description; return the uploads of what was kept."""
         self._names = [str(name) for name, _ in found["devices"]]
         self._infos = [decode_info(f"{self.name}/{name}", info) for name, info in found["devices"]]
-        lost = list(self._kept)
-        kept = [buffer for buffer in lost if buffer.kept is not None]
+        self._peers = frozenset(found["peers"])
+        kept = [buffer for buffer in list(self._kept) if buffer.kept is not None]
         for buffer in kept:
             buffer.era = era
         return [self._command(buffer, buffer.kept) for buffer in kept]
@@ -130,14 +132,15 @@ class RemoteBackend(Backend):
         self._held[buffer.index] -= buffer.nbytes
         self.requests.dropped(buffer)
 
-    def reserve(self, index: int, nbytes: int) -> None:
-        """Raise OutOfMemoryError where bytes would pass the limit that was set here."""
+    def reserve(self, index: int, nbytes: int, op: str | None = None) -> None:
+        """Raise OutOfMemoryError where bytes of an op would pass the limit that was set here."""
         limit = self._limits.get(index)
         if limit is not None and self._held[index] + nbytes > limit:
             raise OutOfMemoryError(
                 f"{self.device_name(index)} needs {bytes_text(nbytes)}, but "
                 f"{bytes_text(self._held[index])} of its limit of {bytes_text(limit)} are in use; "
-                f"free tensors, or raise the limit with calor.set_memory_limit"
+                f"free tensors, or raise the limit with calor.set_memory_limit",
+                op=op,
             )
 
     def upload(self, index: int, array: Array) -> RemoteBuffer:
@@ -181,11 +184,24 @@ class RemoteBackend(Backend):
         self.requests.put(["copy", number, index, target, made.number], era)
         return made
 
+    def receive(self, index: int, source: Device, buffer: Any, spec: Spec) -> RemoteBuffer | None:
+        """Let the server fetch a value from another one, if it knows that one as its peer."""
+        other = source.backend
+        if not isinstance(other, RemoteBackend) or other.name not in self._peers:
+            return None
+        self.reserve(index, spec.nbytes)
+        number = buffer.at(other.requests.era)
+        secret = other.requests.ask(["offer", number, source.index], buffer.era)
+        era = self.requests.era
+        made = self.new(index, spec.nbytes, era)
+        told = [spec.dtype.name, list(spec.shape), other.name, secret]
+        self.requests.put(["fetch", made.number, index, *told], era)
+        return made
+
     def memory(self, index: int) -> MemoryFigures:
         """Return what this client holds on the device, as the server counts it."""
-        in_use, peak, most = self.requests.ask(["memory", index], self.requests.era)
-        limit = self._limits.get(index)
-        return MemoryFigures(in_use, peak, most if limit is None else limit)
+        in_use, peak = self.requests.ask(["memory", index], self.requests.era)
+        return MemoryFigures(in_use, peak, self._limits.get(index))
 
     def set_memory_limit(self, index: int, limit: int | None) -> None:
         """Set the most bytes that this client holds on the device."""

@@ -8,9 +8,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from calor.backends.protocol import Buffer
+from calor.config import config
 from calor.graph.graph import Graph
 from calor_http.client.buffer import RemoteBuffer
 from calor_http.client.requests import Requests
+from calor_http.described import largest_op
 
 # A number of the host in a command: its bytes, and what MessagePack adds.
 _NUMBER = 24
@@ -21,12 +23,16 @@ class Remote(Protocol):
 
     requests: Requests
 
-    def reserve(self, index: int, nbytes: int) -> None:
+    def reserve(self, index: int, nbytes: int, op: str | None = None) -> None:
         """Raise OutOfMemoryError where bytes would pass the client's limit."""
         ...
 
     def new(self, index: int, nbytes: int, era: int) -> RemoteBuffer:
         """Return a buffer with a number of its own."""
+        ...
+
+    def verify(self, index: int, buffers: Sequence[Any]) -> None:
+        """Raise the first error on which a value depends."""
         ...
 
     def compiled(self, index: int, graph: Graph, within: Any) -> tuple[int, int, int]:
@@ -57,6 +63,7 @@ class RemoteExecutable:
         self._requests = backend.requests
         self.number, self.era, self.required_bytes = backend.compiled(index, graph, within)
         self._given = [(v in graph.host, graph.specs[v]) for v in graph.inputs]
+        self._largest = largest_op(graph)
         self._made = [known.nbytes for known in graph.output_specs]
 
     def __call__(
@@ -64,7 +71,7 @@ class RemoteExecutable:
     ) -> list[Any]:
         """Queue a run; the results have numbers already."""
         backend, index = self.backend, self.index
-        backend.reserve(index, self.required_bytes)
+        backend.reserve(index, self.required_bytes, self._largest)
         era = self._requests.era
         if era != self.era:
             # The server restarted. Programs are here, and compiled again.
@@ -95,6 +102,9 @@ class RemoteExecutable:
         numbers = [result.number for result in results]
         nbytes += 9 * (len(given) + len(numbers))
         self._requests.put(["run", self.number, given, numbers, in_place], era, nbytes)
+        if config.debug:
+            # An error now is one of the user's line.
+            backend.verify(index, results)
         return results
 
     def __del__(self) -> None:

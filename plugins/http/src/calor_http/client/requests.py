@@ -17,10 +17,9 @@ from itertools import count
 from typing import Any, Final, Protocol
 
 from calor.errors import CalorError, DeviceLostError, ProtocolError
-from calor_http.client.connection import VERSION, Away, Connection
+from calor_http.connection import VERSION, Away, Connection
 from calor_http.errors import LeaseLostError, decode_error
-from calor_http.frames import pack, seal
-from calor_http.server.limits import CHUNK, MESSAGE
+from calor_http.frames import CHUNK, MESSAGE, pack, seal
 
 # What waits here at most, in bytes and commands; who queues more waits.
 _ROOM: Final = 4 * MESSAGE

@@ -11,8 +11,9 @@ import asyncio
 import hmac
 import logging
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from time import monotonic
 from typing import Any, Final
 
@@ -24,11 +25,13 @@ from starlette.routing import Route
 
 from calor.backends.device import Device
 from calor.errors import ArgumentError, CalorError, FormatError
+from calor_http.connection import Connection
 from calor_http.described import encode_info
 from calor_http.errors import LeaseLostError, LimitError, encode_error, typed
-from calor_http.frames import compresses, pack, seal, unpack, unseal
+from calor_http.frames import CHUNK, MESSAGE, pack, seal, unpack, unseal
 from calor_http.server.graphs import Graphs
-from calor_http.server.limits import CHUNK, MESSAGE, Limits
+from calor_http.server.handing import Handing
+from calor_http.server.limits import Limits
 from calor_http.server.session import Session
 
 VERSION: Final = 1
@@ -56,15 +59,22 @@ class Server:
         What clients have to show; None lets everybody in.
     limits : Limits, optional
         What clients may do.
+    peers : collection of str, optional
+        The addresses of servers from which values may be fetched.
     """
 
     def __init__(
-        self, devices: Sequence[Device], token: str | None, limits: Limits | None = None
+        self,
+        devices: Sequence[Device],
+        token: str | None,
+        limits: Limits | None = None,
+        peers: Collection[str] = (),
     ) -> None:
         self._devices = devices
         self._token = None if token is None else f"Bearer {token}".encode()
         self.limits = limits or Limits()
         self._graphs = Graphs(self.limits.graph_nodes)
+        self._handing = Handing(self.limits.client_bytes, peers, partial(Connection, token=None))
         self._sessions: dict[str, Session] = {}
         # Each may wait for the one before it of its client, so there are more than cores.
         self._workers = CapacityLimiter(self.limits.requests)
@@ -74,6 +84,8 @@ class Server:
         session = "/v1/sessions/{session}"
         routes = [
             Route("/v1/sessions", self._handler(self._open), methods=["POST"]),
+            Route("/v1/offers/{name}", self._handler(self._redeem, False), methods=["POST"]),
+            Route("/v1/offers/{name}/{offset}", self._handler(self._piece, False), methods=["GET"]),
             Route(session, self._handler(self._close), methods=["DELETE"]),
             Route(session + "/requests/{number}", self._handler(self._run), methods=["POST"]),
             Route(session + "/blobs/{number}/{offset}", self._handler(self._put), methods=["PUT"]),
@@ -92,6 +104,7 @@ class Server:
             for session in self._sessions.values():
                 session.close()
             self._sessions.clear()
+            self._handing.close()
 
     async def _end_leases(self) -> None:
         seconds = self.limits.lease_seconds
@@ -109,10 +122,13 @@ class Server:
                 session.close()
 
     # What every request passes.
-    def _handler(self, inner: Handler) -> Handler:
+    def _handler(self, inner: Handler, admits: bool = True) -> Handler:
+        """Return what answers requests; those for offers have a secret in the token's place."""
+
         async def handle(request: Request) -> Response:
             try:
-                self._admit(request)
+                if admits:
+                    self._admit(request)
                 return await inner(request)
             except Refused:
                 wrong = ArgumentError("the token is missing or wrong")
@@ -170,16 +186,13 @@ class Server:
             raise LimitError(f"the server has {self.limits.clients} clients, its limit")
         name = secrets.token_urlsafe(24)
         infos = await to_thread.run_sync(self._infos)
-        self._sessions[name] = Session(self._devices, self.limits, self._graphs)
+        self._sessions[name] = Session(self._devices, self.limits, self._graphs, self._handing)
         return _done(
             {
                 "session": name,
                 "devices": infos,
                 "lease": self.limits.lease_seconds,
-                "client_bytes": self.limits.client_bytes,
-                "tensor_bytes": self.limits.tensor_bytes,
-                "commands": self.limits.commands,
-                "zstd": compresses(),
+                "peers": sorted(self._handing.peers),
             }
         )
 
@@ -206,6 +219,13 @@ class Server:
             session.working = number, task
         done, _ = await asyncio.wait([task], timeout=_BUSY_SECONDS)
         return _answer(task.result()) if done else _answer(pack(None), 202)
+
+    async def _redeem(self, request: Request) -> Response:
+        return _done(self._handing.redeem(request.path_params["name"]))
+
+    async def _piece(self, request: Request) -> Response:
+        name, offset = request.path_params["name"], _number(request, "offset")
+        return _answer(seal(self._handing.piece(name, offset)))
 
     async def _put(self, request: Request) -> Response:
         session = self._session(request)

@@ -11,7 +11,7 @@ from typing import Any
 
 from calor.errors import ArgumentError, FormatError
 from calor_http.errors import LimitError
-from calor_http.server.limits import CHUNK
+from calor_http.frames import CHUNK
 
 
 class Blobs:

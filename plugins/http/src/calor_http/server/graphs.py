@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections import OrderedDict
 from typing import Final
@@ -13,16 +12,12 @@ from calor.compiling.partition import claim_of
 from calor.errors import GraphError
 from calor.graph.file import load
 from calor.graph.graph import Graph
+from calor_http.described import digest_of
 from calor_http.errors import LimitError
 from calor_http.server.limits import MIB
 
 # Graphs of all clients that stay for the next one.
 _KEPT_BYTES: Final = 256 * MIB
-
-
-def digest_of(data: bytes) -> str:
-    """Return the name of a graph: the SHA-256 of its file form, in hexadecimal."""
-    return hashlib.sha256(data).hexdigest()
 
 
 class Graphs:

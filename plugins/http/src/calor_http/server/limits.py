@@ -7,9 +7,6 @@ from typing import Final
 
 MIB: Final = 1 << 20
 GIB: Final = 1 << 30
-# The most bytes of one request or answer, and of the pieces in which large values travel.
-MESSAGE: Final = 16 * MIB
-CHUNK: Final = 4 * MIB
 
 
 @dataclass(frozen=True, slots=True)

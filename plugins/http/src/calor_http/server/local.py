@@ -32,6 +32,8 @@ class LocalServer:
         The port; by default a free one.
     tls : tuple of str, optional
         The files of a certificate and its key; by default there is no TLS.
+    peers : sequence of str, optional
+        The addresses of servers from which values may be fetched.
 
     Attributes
     ----------
@@ -46,9 +48,11 @@ class LocalServer:
         limits: Limits | None = None,
         port: int = 0,
         tls: tuple[str, str] | None = None,
+        peers: Sequence[str] = (),
     ) -> None:
         self._tls = {"ssl_certfile": tls[0], "ssl_keyfile": tls[1]} if tls else {}
         self._devices: Sequence[str] = devices
+        self._peers = peers
         self._token = token
         self._limits = limits
         self._port = port
@@ -67,7 +71,8 @@ class LocalServer:
         DeviceError
             If the port is taken.
         """
-        self.server = Server([get_device(n) for n in self._devices], self._token, self._limits)
+        devices = [get_device(name) for name in self._devices]
+        self.server = Server(devices, self._token, self._limits, self._peers)
         config = configured(self.server, port=self._port, log_level="critical", **self._tls)
         started: SimpleQueue[Any] = SimpleQueue()
 

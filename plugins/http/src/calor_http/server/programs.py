@@ -21,7 +21,7 @@ from calor.errors import (
 )
 from calor.graph.graph import Graph, prune
 from calor.units import bytes_text
-from calor_http.described import encode_claim
+from calor_http.described import encode_claim, largest_op
 from calor_http.errors import LimitError
 from calor_http.server.graphs import Graphs
 from calor_http.server.room import Room
@@ -39,6 +39,7 @@ class Program:
     device: Device
     graph: Graph
     executable: Any
+    largest: str | None
 
 
 class Programs:
@@ -109,7 +110,7 @@ class Programs:
             made = backend.compile(device.index, graph)
         else:
             made = backend.compile_within(device.index, graph, *within)
-        self._programs[number] = Program(device, graph, made)
+        self._programs[number] = Program(device, graph, made, largest_op(graph))
         return made.required_bytes
 
     def _release(self, numbers: Sequence[int]) -> None:
@@ -143,7 +144,7 @@ class Programs:
             self._room.raise_peak(device, program.executable.required_bytes)
             targets = [written[i].buffer if i in written else None for i in range(len(outputs))]
             try:
-                self._room.reserve(program.executable.required_bytes)
+                self._room.reserve(program.executable.required_bytes, program.largest)
                 made = program.executable(given, targets if written else None)
             except Exception as raised:
                 error = self._room.failed(raised, device, state)

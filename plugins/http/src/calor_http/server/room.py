@@ -20,8 +20,10 @@ from calor.graph.verify import spec_complaints
 from calor.specs import Spec, spec
 from calor.units import bytes_text
 from calor_http.errors import LimitError, typed
+from calor_http.frames import MESSAGE
 from calor_http.server.blobs import Blobs
-from calor_http.server.limits import MESSAGE, Limits
+from calor_http.server.handing import Handing
+from calor_http.server.limits import Limits
 from calor_http.server.values import Value, Values, array_of
 
 _log = logging.getLogger("calor_http")
@@ -38,10 +40,13 @@ class Room:
         The devices of the server.
     limits : Limits
         The limits of the server.
+    handing : Handing
+        What the server has to do with others.
     """
 
-    def __init__(self, devices: Sequence[Device], limits: Limits) -> None:
+    def __init__(self, devices: Sequence[Device], limits: Limits, handing: Handing) -> None:
         self._devices = devices
+        self._handing = handing
         self.limits = limits
         self.values = Values(limits.handles)
         self.blobs = Blobs(max(limits.tensor_bytes, limits.graph_bytes), self.reserve)
@@ -57,6 +62,8 @@ class Room:
             "drop": self.values.drop,
             "copy": self._copy,
             "read": self._read,
+            "offer": self._offer,
+            "fetch": self._fetch,
             "forget": self.blobs.forget,
             "verify": self._verify,
             "sync": self._synchronize,
@@ -68,14 +75,15 @@ class Room:
         self.values.clear()
         self.blobs.clear()
 
-    def reserve(self, nbytes: int) -> None:
+    def reserve(self, nbytes: int, op: str | None = None) -> None:
         """Raise OutOfMemoryError where bytes would pass what a client may hold."""
         held = self.values.nbytes + self.blobs.nbytes
         if held + nbytes > self.limits.client_bytes:
             raise OutOfMemoryError(
                 f"the server lets a client hold {bytes_text(self.limits.client_bytes)}, of which "
                 f"{bytes_text(held)} are in use and {bytes_text(nbytes)} more are needed; free "
-                f"tensors"
+                f"tensors",
+                op=op,
             )
 
     def device(self, index: Any) -> Device:
@@ -140,17 +148,35 @@ class Room:
         self._make(made, other, source.spec, copied)
 
     def _read(self, number: int, index: int, blob: int) -> Any:
-        device = self.device(index)
-        value = self.values.get(number, device)
-        buffer = self.values.look(value)
-        array = np.ascontiguousarray(device.backend.download(device.index, buffer, value.spec))
-        content = array.reshape(-1).view(np.uint8)
+        content = self._contents(number, index)
         self.answered += content.nbytes
         if content.nbytes <= _INLINE and self.answered <= MESSAGE // 2:
             return content.tobytes()
         # A snapshot: the value may be written while its pieces are fetched.
         self.blobs.offer(blob, memoryview(content.tobytes()))
         return content.nbytes
+
+    def _contents(self, number: int, index: int) -> np.ndarray[Any, Any]:
+        """Return the bytes of a value, or raise what it depends on."""
+        device = self.device(index)
+        value = self.values.get(number, device)
+        buffer = self.values.look(value)
+        array = np.ascontiguousarray(device.backend.download(device.index, buffer, value.spec))
+        return array.reshape(-1).view(np.uint8)
+
+    def _offer(self, number: int, index: int) -> str:
+        return self._handing.offer(memoryview(self._contents(number, index).tobytes()))
+
+    def _fetch(
+        self, number: int, index: int, dtype: str, shape: Any, peer: str, secret: str
+    ) -> None:
+        device, known = self.device(index), self._spec(dtype, shape)
+
+        def fetched() -> Any:
+            data = self._handing.fetch(peer, secret, known.nbytes)
+            return device.backend.upload(device.index, array_of(data, known))
+
+        self._make(number, device, known, fetched)
 
     def _verify(self, index: int, numbers: Sequence[int]) -> None:
         device = self.device(index)
@@ -165,4 +191,4 @@ class Room:
     def _memory(self, index: int) -> list[int]:
         device = self.device(index)
         in_use = self.values.on[device]
-        return [in_use, max(in_use, self._peaks[device]), self.limits.client_bytes]
+        return [in_use, max(in_use, self._peaks[device])]

@@ -6,7 +6,6 @@ import argparse
 import asyncio
 import importlib
 import importlib.util
-import ipaddress
 import os
 import stat
 import sys
@@ -20,21 +19,12 @@ import uvicorn
 
 from calor.errors import ArgumentError, CalorError
 from calor.plugins.discovery import get_device
+from calor_http.connection import is_loopback
 from calor_http.server.app import Server
 from calor_http.server.limits import Limits
 
 _SHORTEST: Final = 16
 _HEADER_BYTES: Final = 16 * 1024
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only programs of this machine reach an address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def read_token(path: Path) -> str:
@@ -65,6 +55,11 @@ def parser() -> argparse.ArgumentParser:
     serve.add_argument("--tls", nargs=2, metavar=("CERT", "KEY"), help="certificate and key files")
     serve.add_argument(
         "--plain", action="store_true", help="no TLS beyond loopback: a proxy in front adds it"
+    )
+    serve.add_argument(
+        "--peers",
+        default="",
+        help="addresses of servers that hand over values: https://a:8470,https://b:8470",
     )
     serve.add_argument(
         "--import",
@@ -108,7 +103,8 @@ def config_of(given: argparse.Namespace) -> uvicorn.Config:
     tls: dict[str, Any] = {}
     if given.tls:
         tls = {"ssl_certfile": given.tls[0], "ssl_keyfile": given.tls[1]}
-    server = Server(devices, token, limits)
+    peers = [peer.strip() for peer in given.peers.split(",") if peer.strip()]
+    server = Server(devices, token, limits, peers)
     return configured(server, host=given.host, port=given.port, log_level="warning", **tls)
 
 

@@ -17,6 +17,7 @@ from calor.errors import CalorError, ProtocolError
 from calor_http.errors import LimitError, encode_error, typed
 from calor_http.frames import pack
 from calor_http.server.graphs import Graphs
+from calor_http.server.handing import Handing
 from calor_http.server.limits import Limits
 from calor_http.server.programs import Programs
 from calor_http.server.room import Room
@@ -37,11 +38,15 @@ class Session:
         The limits of the server.
     graphs : Graphs
         The graphs of all clients.
+    handing : Handing
+        What the server has to do with others.
     """
 
-    def __init__(self, devices: Sequence[Device], limits: Limits, graphs: Graphs) -> None:
+    def __init__(
+        self, devices: Sequence[Device], limits: Limits, graphs: Graphs, handing: Handing
+    ) -> None:
         self._most = limits.commands
-        self._room = room = Room(devices, limits)
+        self._room = room = Room(devices, limits, handing)
         self.blobs = room.blobs
         programs = Programs(room, graphs)
         self._commands: Mapping[str, Callable[..., Any]] = {

@@ -30,6 +30,11 @@ class Value:
     buffer: Any = None
     error: CalorError | None = None
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes that it takes."""
+        return 0 if self.buffer is None else self.spec.nbytes
+
 
 class Values:
     """The values of one client by the numbers that it gave them."""
@@ -70,14 +75,14 @@ class Values:
     def put(self, number: int, value: Value) -> None:
         """Keep a value under a number that is free."""
         self._held[number] = value
-        self.on[value.device] += value.spec.nbytes
+        self.on[value.device] += value.nbytes
 
     def drop(self, numbers: Iterable[Any]) -> None:
         """Free values; numbers that are free already are passed over."""
         for number in numbers:
             value = self._held.pop(number, None) if type(number) is int else None
             if value is not None:
-                self.on[value.device] -= value.spec.nbytes
+                self.on[value.device] -= value.nbytes
 
     def clear(self) -> None:
         """Free all values."""

@@ -6,6 +6,7 @@ waits for a server that stays away learns so after CALOR_HTTP_PATIENCE seconds.
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import ssl
 import time
@@ -15,17 +16,24 @@ from typing import Any, Final
 import httpx
 
 from calor.errors import DeviceError, DeviceLostError, FormatError
-from calor_http.client.tokens import token_for
 from calor_http.errors import decode_error
-from calor_http.frames import compresses, unpack, unseal
-from calor_http.server.limits import MESSAGE
-from calor_http.server.serving import is_loopback
+from calor_http.frames import MESSAGE, compresses, unpack, unseal
 
 VERSION: Final = 1
 _WORKING: Final = 202
 _BUSY: Final = (408, 422, 429, 502, 503, 504)
 _FIRST_PAUSE: Final = 0.02
 _LONGEST_PAUSE: Final = 2.0
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only programs of this machine reach an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 class Away(DeviceLostError):
@@ -39,15 +47,16 @@ class Connection:
     ----------
     base : str
         Its address, such as ``https://gpu.example:8470``.
+    token : str or None
+        What it wants to see.
     """
 
-    def __init__(self, base: str) -> None:
+    def __init__(self, base: str, token: str | None) -> None:
         url = httpx.URL(base)
         self.base = base
         self.patience = float(os.environ.get("CALOR_HTTP_PATIENCE", "30"))
         self.compress = compresses() and os.environ.get("CALOR_HTTP_ZSTD", "0") == "1"
         local = is_loopback(url.host)
-        token = token_for(url.netloc.decode())
         if token and url.scheme == "http" and not local:
             raise DeviceError(f"the token would go to {url.host} without encryption; use https://")
         headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -111,6 +120,10 @@ class Connection:
             return DeviceError(
                 f"{self.base} answered with status {answer.status_code}; is it calor's server?"
             )
+
+    def close(self) -> None:
+        """Close what is open."""
+        self._client.close()
 
     def end(self, path: str) -> None:
         """Send a request whose answer nobody waits for, when the process ends."""
