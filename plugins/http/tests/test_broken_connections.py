@@ -138,7 +138,7 @@ def test_a_restart_loses_what_was_not_kept(server: LocalServer) -> None:
 def test_a_client_that_vanishes_loses_its_leases() -> None:
     import httpx
 
-    limits = Limits(lease_seconds=0.5)
+    limits = Limits(lease_seconds=1.5)
     with LocalServer("numpy", limits=limits) as server, httpx.Client(base_url=server.address) as c:
         hello = unpack(c.post("/v1/sessions", content=pack({"version": 1})).content, CHUNK)
         session = f"/v1/sessions/{hello['session']}/requests"
@@ -146,15 +146,13 @@ def test_a_client_that_vanishes_loses_its_leases() -> None:
         assert unpack(c.post(f"{session}/1", content=pack([up])).content, CHUNK) == [None]
         # A client that does not vanish keeps what it has, although it does nothing.
         x = calor.asarray([1.0], device=f"{server.address}/numpy")
-        wait_until(
-            lambda: (
-                c.post(f"{session}/1", content=pack([up])).status_code == 404
-                or (time.sleep(1.0) or False)
-            )
-        )
-        time.sleep(1.0)
+        assert x.tolist() == [1.0]
+        wait_until(lambda: server.server.clients == 1)
+        assert c.post(f"{session}/1", content=pack([up])).status_code == 404
+        time.sleep(2 * limits.lease_seconds)
         assert x.tolist() == [1.0]
         x.device.backend.close()
+        assert server.server.clients == 0
 
 
 def test_a_request_that_takes_long_is_waited_for(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -321,3 +322,34 @@ def test_servers_hand_values_to_each_other(monkeypatch: pytest.MonkeyPatch) -> N
                 lost.to(b).numpy()
             b.backend.close()
         a.backend.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_forked_child_leaves_the_session_alone(server: LocalServer) -> None:
+    program = (
+        "import os, sys, calor\n"
+        "from calor.errors import DeviceLostError\n"
+        "x = calor.asarray([1.0, 2.0], device=sys.argv[1])\n"
+        "x.numpy()\n"
+        "child = os.fork()\n"
+        "if not child:\n"
+        "    try:\n"
+        "        (x + 1).numpy()\n"
+        "    except DeviceLostError:\n"
+        "        sys.exit(7)\n"
+        "    sys.exit(1)\n"
+        "_, status = os.waitpid(child, 0)\n"
+        "print(os.waitstatus_to_exitcode(status), (x + 1).tolist())\n"
+    )
+    command = [sys.executable, "-W", "ignore", "-c", program, f"{server.address}/numpy"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout == "7 [2.0, 3.0]\n", done.stderr
+
+
+def test_the_suite_passes_there(server: LocalServer) -> None:
+    command = [sys.executable, "-m", "calor_conformance", "--device", f"{server.address}/numpy"]
+    command += ["--tier", "basic", "--shard", "5/60", "--quiet"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    # A shard is no verdict, but nothing in it may fail.
+    assert "passed" in done.stdout, done.stderr
+    assert not re.search(r"\d failed", done.stdout), done.stdout

@@ -7,6 +7,7 @@ hand; nothing waits but reads, compiling, and questions; what was sent once is n
 from __future__ import annotations
 
 import atexit
+import os
 import threading
 import weakref
 from collections import Counter
@@ -80,6 +81,7 @@ class RemoteBackend(Backend):
     def __init__(self, base: str) -> None:
         self.name = base
         self.keeps = False
+        self._process = os.getpid()
         self._names: list[str] = []
         self._infos: list[Info] = []
         # The servers from which this one fetches values.
@@ -286,4 +288,7 @@ class RemoteBackend(Backend):
     def close(self) -> None:
         """End the session; the server frees what this client has."""
         atexit.unregister(self.close)
+        # The session of a process is not that of a child which was forked from it.
+        if os.getpid() != self._process:
+            return
         self.requests.close()

@@ -69,6 +69,7 @@ class Requests:
         self.era = 0
         self._session = ""
         self._lease = 60.0
+        self._most = _COMMANDS
         self._sent = 0
         self._queue: deque[Command] = deque()
         self._current: list[Command] = []
@@ -87,6 +88,7 @@ class Requests:
         found = self._connection.message("POST", "/v1/sessions", pack(hello))
         self._session = f"/v1/sessions/{found['session']}"
         self._lease = float(found["lease"])
+        self._most = min(_COMMANDS, int(found["commands"]))
         self._sent = 0
         first = self._opened(found, self.era + 1)
         with self._state:
@@ -155,7 +157,7 @@ class Requests:
                 if not self._current and not self._queue:
                     if self._ends:
                         return
-                    self._state.wait(_TICK)
+                    self._state.wait(min(_TICK, self._lease / 8))
                     self._add_dropped()
                     idle = time.monotonic() - heard
                     if not self._queue and idle < self._lease / 4:
@@ -201,7 +203,7 @@ class Requests:
         """Return the first commands that fit into a request, without those that stay."""
         taken: list[Command] = []
         nbytes = 0
-        while self._queue and len(taken) < _COMMANDS:
+        while self._queue and len(taken) < self._most:
             nbytes += self._queue[0].nbytes
             if taken and nbytes > MESSAGE // 2:
                 break

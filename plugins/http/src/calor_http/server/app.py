@@ -79,6 +79,11 @@ class Server:
         # Each may wait for the one before it of its client, so there are more than cores.
         self._workers = CapacityLimiter(self.limits.requests)
 
+    @property
+    def clients(self) -> int:
+        """How many clients have a session."""
+        return len(self._sessions)
+
     def app(self) -> Starlette:
         """Return the ASGI application."""
         session = "/v1/sessions/{session}"
@@ -118,7 +123,7 @@ class Server:
         for name, session in list(self._sessions.items()):
             # One that works for its client is not idle.
             if session.seen < before and not session.lock.locked():
-                del self._sessions[name]
+                self._sessions.pop(name, None)
                 session.close()
 
     # What every request passes.
@@ -192,6 +197,7 @@ class Server:
                 "session": name,
                 "devices": infos,
                 "lease": self.limits.lease_seconds,
+                "commands": self.limits.commands,
                 "peers": sorted(self._handing.peers),
             }
         )
