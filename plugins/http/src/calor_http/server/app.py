@@ -12,12 +12,12 @@ import hmac
 import logging
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from anyio import CapacityLimiter, to_thread
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -41,6 +41,7 @@ _SLACK: Final = 1024
 _BUSY_SECONDS: Final = 20.0
 # Of a body that nobody wants, no more is taken.
 _CLOSE: Final = {"Connection": "close"}
+T = TypeVar("T")
 Handler = Callable[[Request], Awaitable[Response]]
 
 
@@ -77,7 +78,7 @@ class Server:
         self._handing = Handing(self.limits.client_bytes, peers, partial(Connection, token=None))
         self._sessions: dict[str, Session] = {}
         # Each may wait for the one before it of its client, so there are more than cores.
-        self._workers = CapacityLimiter(self.limits.requests)
+        self._workers = ThreadPoolExecutor(self.limits.requests, "calor-http")
 
     @property
     def clients(self) -> int:
@@ -110,12 +111,13 @@ class Server:
                 session.close()
             self._sessions.clear()
             self._handing.close()
+            self._workers.shutdown(wait=False)
 
     async def _end_leases(self) -> None:
         seconds = self.limits.lease_seconds
         while True:
             await asyncio.sleep(min(seconds / 4, 5.0))
-            await to_thread.run_sync(self.end_leases)
+            await self._in_thread(self.end_leases)
 
     def end_leases(self) -> None:
         """Free what clients hold that were not heard of within the time of their lease."""
@@ -190,7 +192,7 @@ class Server:
         if len(self._sessions) >= self.limits.clients:
             raise LimitError(f"the server has {self.limits.clients} clients, its limit")
         name = secrets.token_urlsafe(24)
-        infos = await to_thread.run_sync(self._infos)
+        infos = await self._in_thread(self._infos)
         self._sessions[name] = Session(self._devices, self.limits, self._graphs, self._handing)
         return _done(
             {
@@ -202,13 +204,16 @@ class Server:
             }
         )
 
+    def _in_thread(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        return asyncio.get_running_loop().run_in_executor(self._workers, work)
+
     def _infos(self) -> list[Any]:
         return [[device.name, encode_info(device.info)] for device in self._devices]
 
     async def _close(self, request: Request) -> Response:
         session = self._session(request)
         self._sessions.pop(request.path_params["session"], None)
-        await to_thread.run_sync(session.close)
+        await self._in_thread(session.close)
         return _done(None)
 
     async def _run(self, request: Request) -> Response:
@@ -221,7 +226,7 @@ class Server:
         # One that is repeated while it runs waits for the run that began.
         known, task = session.working or (0, None)
         if task is None or task.done() or known != number:
-            task = asyncio.ensure_future(to_thread.run_sync(work, limiter=self._workers))
+            task = self._in_thread(work)
             session.working = number, task
         done, _ = await asyncio.wait([task], timeout=_BUSY_SECONDS)
         return _answer(task.result()) if done else _answer(pack(None), 202)
@@ -244,7 +249,7 @@ class Server:
                 session.seen = monotonic()
                 return session.blobs.add(number, offset, piece)
 
-        return _done(await to_thread.run_sync(work, limiter=self._workers))
+        return _done(await self._in_thread(work))
 
     async def _get(self, request: Request) -> Response:
         session = self._session(request)
@@ -256,7 +261,7 @@ class Server:
                 piece = session.blobs.piece(number, offset, CHUNK)
             return seal(piece, _accepts(request))
 
-        return _answer(await to_thread.run_sync(work, limiter=self._workers))
+        return _answer(await self._in_thread(work))
 
 
 async def _unknown(request: Request, error: Exception) -> Response:
