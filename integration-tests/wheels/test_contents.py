@@ -24,9 +24,10 @@ PROJECTS = sorted(
 # docstrings (parameters, results, errors) have 39 kB, vmap with its batching rules and jacobians
 # 25 kB, the thirteen ops declared by their functions 12 kB, the entries of 65 more modules 17 kB,
 # views that are written through 10 kB, other files of weights 8 kB, and memory limits, products of
-# scans and resampling 8 kB, traces for each size of code that asks for types 2 kB, and gradients of
-# what is cast once, left by others or asked for through recomputation 2 kB.
-CORE_WHEEL_LIMIT = 537_000
+# scans and resampling 8 kB, traces for each size of code that asks for types 2 kB, gradients of
+# what is cast once, left by others or asked for through recomputation 2 kB, and values that come
+# from other backends without the host 1 kB.
+CORE_WHEEL_LIMIT = 538_000
 
 each_project = pytest.mark.parametrize("project", PROJECTS, ids=lambda path: str(path.name))
 
