@@ -289,3 +289,11 @@ def calor_error() -> type[Exception]:
     from calor.errors import CalorError
 
     return CalorError
+
+
+@pytest.mark.parametrize("name", ["percentile", "nanpercentile"])
+def test_levels_of_percentiles_may_be_a_list(name: str) -> None:
+    x = numpy.asarray([[1.0, 4.0, 2.0], [5.0, 3.0, 9.0]], numpy.float32)
+    for q in ([25, 50.0], (75,)):
+        made = getattr(calor, name)(calor.asarray(x), q, axis=1)
+        numpy.testing.assert_allclose(made.numpy(), getattr(numpy, name)(x, q, axis=1))

@@ -15,6 +15,7 @@ from .checks import (
     asked_memory,
     at_many_sizes,
     autocasting,
+    axes_of_functions,
     beyond_thresholds,
     calls,
     changed_settings,
@@ -191,6 +192,7 @@ def _contracts() -> Iterator[Check]:
     yield from training.training()
     yield from training_forms.training_forms()
     yield from index_forms.index_forms()
+    yield from axes_of_functions.axes_of_functions()
     yield from distributions.families()
     yield from crossings.crossings()
     yield from transforms.transforms()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 
 from calor import dtypes
 from calor.errors import ShapeError
@@ -112,7 +115,7 @@ def average(
 
 def nanquantile(
     x: Operand,
-    q: float | Tensor,
+    q: float | Sequence[float] | Tensor,
     /,
     *,
     axis: Axis = None,
@@ -160,9 +163,16 @@ def nanquantile(
     return quantile_of(x, q, axis, keepdims, method, True, "nanquantile")
 
 
+def _levels(percent: Any) -> Any:
+    """Return levels between 0 and 1 of levels between 0 and 100."""
+    if isinstance(percent, list | tuple):
+        return np.asarray(percent) / 100
+    return percent / 100
+
+
 def percentile(
     x: Operand,
-    q: float | Tensor,
+    q: float | Sequence[float] | Tensor,
     /,
     *,
     axis: Axis = None,
@@ -175,7 +185,7 @@ def percentile(
     ----------
     x : Tensor, ndarray or number
         Any shape with elements along the axes; a real dtype.
-    q : float or Tensor
+    q : float, list or Tensor
         Levels between 0 and 100.
     axis : int or tuple of int, optional
         The axes to reduce. All of them by default.
@@ -207,12 +217,12 @@ def percentile(
     >>> calor.percentile(calor.asarray([1.0, 2.0, 3.0]), 50).item()
     2.0
     """
-    return quantile(x, q / 100, axis=axis, keepdims=keepdims, method=method)
+    return quantile(x, _levels(q), axis=axis, keepdims=keepdims, method=method)
 
 
 def nanpercentile(
     x: Operand,
-    q: float | Tensor,
+    q: float | Sequence[float] | Tensor,
     /,
     *,
     axis: Axis = None,
@@ -225,7 +235,7 @@ def nanpercentile(
     ----------
     x : Tensor, ndarray or number
         Any shape with elements along the axes; a real dtype.
-    q : float or Tensor
+    q : float, list or Tensor
         Levels between 0 and 100.
     axis : int or tuple of int, optional
         The axes to reduce. All of them by default.
@@ -257,7 +267,7 @@ def nanpercentile(
     >>> calor.nanpercentile(calor.asarray([1.0, calor.nan, 3.0]), 50).item()
     2.0
     """
-    return quantile_of(x, q / 100, axis, keepdims, method, True, "nanpercentile")
+    return quantile_of(x, _levels(q), axis, keepdims, method, True, "nanpercentile")
 
 
 def nanmedian(

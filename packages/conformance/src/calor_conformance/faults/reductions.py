@@ -18,6 +18,12 @@ def _last_lost(y: Array, x: Any, a: Any) -> Array:
     return np.asarray(np.sum(x[0][..., :-1], -1, dtype=np.float32))
 
 
+def _middle_axes(y: Array, x: Any, a: Any) -> Array:
+    """Double sums along an axis that is neither the first nor the last."""
+    inner = any(0 < axis < x[0].ndim - 1 for axis in a["axes"])
+    return y * y.dtype.type(2) if inner and y.dtype == np.float32 else y
+
+
 def _short_places(y: Array, *_: Any) -> Array:
     return y.astype(np.int32)
 
@@ -229,5 +235,12 @@ FAULTS = [
         changing(argmax=afterwards(_short_places)),
         ("values/argmax-ties/float32",),
         ("argmax",),
+    ),
+    Fault(
+        "middle-axes-doubled",
+        "a sum along an axis between others is twice as large",
+        changing(sum=afterwards(_middle_axes)),
+        ("functions/axes",),
+        ("sum",),
     ),
 ]
