@@ -115,7 +115,7 @@ def average(
 
 def nanquantile(
     x: Operand,
-    q: float | Sequence[float] | Tensor,
+    q: float | Tensor,
     /,
     *,
     axis: Axis = None,
