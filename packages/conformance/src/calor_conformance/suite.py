@@ -70,6 +70,7 @@ from .checks import (
     nested_modes,
     nested_transforms,
     non_finite,
+    parameter_forms,
     partitions,
     persistence,
     points,
@@ -193,6 +194,7 @@ def _contracts() -> Iterator[Check]:
     yield from training_forms.training_forms()
     yield from index_forms.index_forms()
     yield from axes_of_functions.axes_of_functions()
+    yield from parameter_forms.parameter_forms()
     yield from distributions.families()
     yield from crossings.crossings()
     yield from transforms.transforms()

@@ -85,6 +85,13 @@ def _without_gaps(right: Function) -> Function:
     return pad
 
 
+def _one_of_several(right: Function) -> Function:
+    def flip(x: Array, *, axes: Any) -> Any:
+        return right(x, axes=axes[:1])
+
+    return flip
+
+
 FAULTS = [
     Fault(
         "negative-stride-ignored",
@@ -147,5 +154,12 @@ FAULTS = [
         changing(pad=_without_gaps),
         ("values/pad-interior/float32",),
         ("pad",),
+    ),
+    Fault(
+        "one-axis-flipped",
+        "where several axes are flipped, the first one alone is",
+        changing(flip=_one_of_several),
+        ("functions/parameter-forms",),
+        ("flip",),
     ),
 ]
