@@ -32,7 +32,7 @@ Pair = tuple[Callable[[Any], Any], Callable[[Array], Any]]
 def _form(rng: Rng, numbers: list[int], *, one: bool = True) -> Any:
     """Return whole numbers in a form of sequences; one alone may be a number."""
     array = np.asarray(numbers, str(rng.choice(("int32", "int64", "uint8"))))
-    forms = [calor.asarray(array), calor.asarray(array.astype(np.int64))]
+    forms: list[Any] = [calor.asarray(array), calor.asarray(array.astype(np.int64))]
     if one and len(numbers) == 1:
         forms += [numbers[0], numbers[0]]
     return forms[int(rng.integers(len(forms)))]
