@@ -43,6 +43,7 @@ from .checks import (
     drawn_views,
     drawn_weights,
     errors,
+    extreme_points,
     features,
     found_nans,
     function_dtypes,
@@ -207,6 +208,7 @@ def _contracts() -> Iterator[Check]:
     yield from mapped_forms.mapped_forms()
     yield from drawn_gradients.gradients_of_drawn()
     yield from slopes.slopes()
+    yield from extreme_points.extreme_points()
     yield from slopes_of_lines.slopes_of_lines()
     yield from drawn_histories.histories()
     yield from drawn_memory.drawn_memory()
