@@ -18,6 +18,7 @@ from .checks import (
     axes_of_functions,
     beyond_thresholds,
     calls,
+    captured_loops,
     changed_settings,
     collected_gradients,
     collectives,
@@ -203,6 +204,7 @@ def _contracts() -> Iterator[Check]:
     yield from lowered_transforms.lowered_transforms()
     yield from collected_gradients.collected_gradients()
     yield from loops_with_state.loops_with_state()
+    yield from captured_loops.captured_loops()
     yield from found_nans.found_nans()
     yield from host_calls.host_calls()
     yield from mapped_forms.mapped_forms()

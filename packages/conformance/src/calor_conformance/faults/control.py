@@ -143,7 +143,7 @@ FAULTS = [
         "scan-keeps-too-late",
         "a scan remembers the carry after each step, which its gradient takes for the one before",
         changing(scan=_kept_after),
-        ("gradient/scan-4/float64",),
+        ("gradient/scan-4/float64", "history/drawn-captured-loops"),
         ("scan",),
     ),
     Fault(
