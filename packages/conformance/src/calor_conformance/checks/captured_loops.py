@@ -114,7 +114,7 @@ def _program(node: _Node, rng: Rng) -> None:
     shape = ((), (2,))[int(rng.integers(2))]
     rows = [[calor.asarray(rng.normal(size=s)) for s in (shape, (), (), ())] for _ in range(_ROWS)]
 
-    def run(x: Any, a: Any, b: Any, limit: Any, plain: bool = False) -> Any:
+    def run(x: Any, a: Any, b: Any, limit: Any, *, plain: bool = False) -> Any:
         return _run_node(node, (a, b, limit), x, plain)
 
     plain: Any = partial(run, plain=True)
