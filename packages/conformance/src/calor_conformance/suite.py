@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from .checks import (
+    advice,
     alike_values,
     announced,
     asked_memory,
@@ -230,6 +231,7 @@ def _contracts() -> Iterator[Check]:
     yield from asked_memory.asked_memory()
     yield from printed.printed()
     yield from told_errors.told_errors()
+    yield from advice.advice()
     yield from complex_parts.complex_parts()
     yield from jit_states.jit_states()
     yield from jitted_calls.jitted_calls()
