@@ -85,13 +85,13 @@ class Device:
         Yields
         ------
         list
-            The places of ops that were computed with the value; then those of values that live,
-            and of programs; then all others.
+            The places of ops that were computed with the value; then those of programs, and all
+            others, the latest first: values whose computation failed may be gone where what was
+            computed of them lives.
         """
         yield [s for values, sites in self.sites if value in values for s in sites]
         programs = [site for holder in self.holders for site in holder.sites]
-        yield [*programs, *(s for values, sites in self.sites if values for s in sites)]
-        yield [s for _, sites in self.sites for s in sites]
+        yield [*programs, *(s for _, sites in reversed(self.sites) for s in sites)]
 
     def lose(self) -> None:
         """Make every later use raise DeviceLostError, in a forked child that cannot use it."""
