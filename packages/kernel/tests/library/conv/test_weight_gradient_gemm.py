@@ -135,6 +135,7 @@ def test_parts_from_image_to_image(images, places, cores, parts, monkeypatch):
 def test_few_filters_read_images_once(dtype, filters, waits, monkeypatch):
     monkeypatch.setitem(DIGITS, "float32", 2e-3)
     monkeypatch.setattr(summed_parts_launch, "STEPS", 1)
+    monkeypatch.setattr(pointwise_weight_gemm, "_BYTES", 0)
     features = H200.features if waits else H200.features - {"forward_progress"}
     info = replace(H200, cores=8, features=features)
     row = ((3, 68, 8, 12), (filters, 68, 1, 1), ONE, (NONE, NONE), ONE, 1)
@@ -142,6 +143,14 @@ def test_few_filters_read_images_once(dtype, filters, waits, monkeypatch):
     assert work.variant.startswith("product, boxes 64x")
     backend = KernelBackend("lanes", lambda index: LanesDevice(info))
     check(backend, "conv_weight_gradient", row, dtype, precision="high")
+
+
+@pytest.mark.parametrize(("images", "product"), [(1, False), (16, True)])
+def test_small_images_of_few_filters_are_blocks_of_pixels(images, product):
+    info = replace(H200, cores=132, max_units=1024)
+    row = square(images, 64, 56, 8, 1, 1)
+    work, *_ = lower_conv_weight_gradient(asked(row, "bfloat16", info))
+    assert work.variant.startswith("product, boxes") == product
 
 
 def test_a_launch_finds_its_flags_as_the_one_before_did(monkeypatch):

@@ -22,7 +22,7 @@ from calor_cuda.kernels.matmul.summed_parts_launch import (
 )
 from calor_cuda.kernels.matmul.warpgroup_tma_launch import boxed, tma_refusal
 from calor_cuda.kernels.matmul.warpgroup_tma_plan import TmaPlan
-from calor_kernel.contract.choices import is_size
+from calor_kernel.contract.choices import exceeds, is_size
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.work import Dropped, Input, Request, Scratch, Work
 from calor_kernel.library.conv.pointwise_gemm import dense
@@ -34,8 +34,9 @@ from calor_kernel.library.steps import Steps
 # With fewer rows and columns products of empty lines would take longer than memory; the rows and
 # columns of a tile.
 _LEAST, _TILE = 16, 128
-# Filters from which images are not read for each of them, if they have channels for a tile.
-_FILTERS, _CHANNELS = 3, 64
+# Filters from which images are not read for each of them, if they have channels for a tile, and
+# bytes of images that take longer than the sums of parts.
+_FILTERS, _CHANNELS, _BYTES = 3, 64, 1 << 21
 # Alignment of lines in bytes, minimum of pixels of a part, and elements of an access.
 _LINE, _PIECE, _WHOLE = 16, 256, 4
 # Rows and columns of a tile of parts, and stages; rows of tiles that share their operands.
@@ -130,7 +131,8 @@ def parts_of(problem: Correlation, rounded: bool, info: DeviceInfo) -> Product |
             return None
     places, images, item = prod(axis.size for axis in p.axes), p.depth, p.a.dtype.itemsize
     narrow = p.a.dtype in (float16, bfloat16) or (rounded and p.a.dtype is float32)
-    if not narrow or not _fills(outputs.size, channels.size) or channels.size % _WHOLE:
+    nbytes = images.size * channels.size * places * item
+    if not narrow or not _fills(outputs.size, channels.size, nbytes) or channels.size % _WHOLE:
         return None
     # Of lines with a pitch, which are not cut.
     lines = (outputs.b, channels.a, *((images.a, images.b) if images.size > 1 else ()))
@@ -149,8 +151,11 @@ def parts_of(problem: Correlation, rounded: bool, info: DeviceInfo) -> Product |
     )  # fmt: skip
 
 
-def _fills(filters: int, channels: int) -> bool:
-    """Return whether a product of as many rows and columns takes no longer than memory."""
+def _fills(filters: int, channels: int, nbytes: int) -> bool:
+    """Return whether a product of as many rows and columns takes no longer than memory.
+
+    ``nbytes``: those of the images.
+    """
     if min(filters, channels) >= _LEAST:
         return True
-    return filters >= _FILTERS and channels >= _CHANNELS
+    return filters >= _FILTERS and channels >= _CHANNELS and exceeds(nbytes, _BYTES)
