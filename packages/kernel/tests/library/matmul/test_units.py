@@ -80,7 +80,7 @@ def engine():
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """Tiles of which there are several, with several steps, and planes that share them."""
-    monkeypatch.setattr(gpu_ways, "_FRAGMENTS", ((64, 32, 16, 2, 1, 3),))
+    monkeypatch.setattr(gpu_ways, "_FRAGMENTS", {(64, 32, 16, 2, 1, 3): 1.0})
     monkeypatch.setattr(gpu_ways, "_GROUPS", ((128, 64, 64, 8, 1, 3),))
     monkeypatch.setattr(tma_ways, "_BOXES", {(64, 64, 2, 2): 1.0})
     patches(monkeypatch, (4, 8, 2, 1, 8))

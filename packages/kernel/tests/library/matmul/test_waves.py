@@ -8,8 +8,11 @@ from calor.dtypes import bfloat16, float32
 from calor.sizes import Trace
 from calor_cuda.kernels.matmul import ways as tma_ways
 from calor_cuda.kernels.matmul.tile_times import first_plan
+from calor_kernel.library.gemm.mma import MmaPlan
+from calor_kernel.library.matmul.gpu_ways import _FRAGMENTS
+from calor_kernel.library.matmul.predicated_simt import simt_parts, simt_plan
 from calor_kernel.library.matmul.problem import Operand, Product
-from calor_kernel.library.matmul.ranking import first_tile
+from calor_kernel.library.matmul.ranking import by_turns, first_tile
 
 from .test_units import INFO, NORMAL, SEVERAL, offered
 
@@ -105,6 +108,43 @@ def test_float32(sizes, label):
     assert first(*sizes, float32) == label
     # With both along the summed axis, too.
     assert first(*sizes, float32, along=(True, True)) == label
+
+
+@pytest.mark.parametrize(
+    ("sizes", "batches", "tile"),
+    [
+        # As timed on an H200: a tile for each core, and no parts.
+        ((333, 333, 128), 12, (32, 128)),
+        ((128, 333, 333), 12, (128, 32)),
+        ((333, 128, 333), 12, (32, 128)),
+        # Cubes that begin and end while others multiply.
+        ((257, 32, 257), 12, (32, 32)),
+        ((2049, 1027, 2049), 1, (64, 64)),
+        # Few tiles of a long axis are in parts.
+        ((257, 4099, 259), 1, (64, 128)),
+    ],
+    ids=str,
+)
+def test_float32_tiles_of_any_sizes_end_together(sizes, batches, tile):
+    m, k, n = sizes
+    product = Product((1, batches), m, n, k, NORMAL, NORMAL, float32)
+    plan = simt_plan(product, H200)
+    assert (plan.rows, plan.columns) == tile
+    parts = simt_parts(product, plan, H200)
+    assert (parts > 1) == (k == 4099)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tile"),
+    [((100, 100, 64), (64, 64)), ((100, 64, 100), (128, 128)), ((512, 512, 512), (128, 256))],
+    ids=str,
+)
+def test_tiles_of_many_small_products_are_not_mostly_empty(sizes, tile):
+    m, k, n = sizes
+    product = Product((1, 1024), m, n, k, NORMAL, NORMAL, bfloat16)
+    rates = {MmaPlan(bfloat16, *made, *product.along): r for made, r in _FRAGMENTS.items()}
+    plan = by_turns(rates, product, H200)
+    assert (plan.rows, plan.columns) == tile
 
 
 def test_float32_where_planes_are_narrow_or_nothing_is_copied_ahead():

@@ -27,11 +27,13 @@ from calor_kernel.library.matmul.predicated_simt import predicated_simt_launches
 from calor_kernel.library.matmul.problem import Product, in_accesses
 from calor_kernel.library.matmul.ranking import (
     by_plan,
+    by_turns,
     by_waves,
     chosen,
     cubes_of,
     divided,
     filling,
+    sparse,
     too_much,
     too_small,
 )
@@ -47,7 +49,12 @@ _GROUPED = ("async_matrix", "async_copy", "barrier", "planes")
 _BEFORE_MMA, _BEFORE_SIMT, _BEFORE_TILES = 4, 8, 32
 # For each way the plans of the cost model, by sizes alone, and further ones for timing: rows and
 # columns of a tile, terms of a step, planes down and across, stages.
-_FRAGMENTS = ((128, 256, 32, 2, 4, 4), (128, 128, 32, 2, 2, 4), (64, 64, 64, 2, 2, 3))
+# The value is the rate.
+_FRAGMENTS: Final[Mapping[tuple[int, int, int, int, int, int], float]] = {
+    (128, 256, 32, 2, 4, 4): 1.0,
+    (128, 128, 32, 2, 2, 4): 0.95,
+    (64, 64, 64, 2, 2, 3): 0.8,
+}
 _MORE_FRAGMENTS = ((128, 64, 32, 2, 2, 4), (64, 128, 32, 2, 2, 4), (128, 128, 64, 2, 2, 3))
 # Plans of warp groups, each with 64 rows and all columns.
 _GROUPS = ((128, 128, 64, 8, 1, 3), (64, 64, 64, 4, 1, 4))
@@ -262,13 +269,16 @@ def _staged(task: Task, request: Request) -> Works:
     if product.halves and all(map(info.has, _GROUPED)):
         usual = [MmaPlan(dtype, *made, *along, grouped=True) for made in _GROUPS]
         # Two of these cubes share a core; a smaller tile's reads cost more than a few idle cores.
-        first = filling(usual, info, lambda plan: 4 * cubes_of(product, plan) >= info.cores)
+        first = filling(
+            usual,
+            info,
+            lambda plan: not sparse(product, plan) and 4 * cubes_of(product, plan) >= info.cores,
+        )
         yield from chosen(first, usual, (), info, work)
     if all(map(info.has, _NEEDED)):
-        usual = [MmaPlan(dtype, *made, *along) for made in _FRAGMENTS]
+        rates = {MmaPlan(dtype, *made, *along): rate for made, rate in _FRAGMENTS.items()}
         more = [MmaPlan(dtype, *made, *along) for made in _MORE_FRAGMENTS]
-        first = filling(usual, info, lambda plan: cubes_of(product, plan) >= info.cores)
-        yield from chosen(first, usual, more, info, work)
+        yield from chosen(by_turns(rates, product, info), rates, more, info, work)
 
 
 def _tiled(task: Task, request: Request) -> Works:

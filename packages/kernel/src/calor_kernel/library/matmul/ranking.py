@@ -16,6 +16,7 @@ from typing import Protocol, TypeVar
 from calor_kernel.contract.choices import choice
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.work import Dropped, Launch, Work
+from calor_kernel.library.gemm.mma import MmaPlan
 from calor_kernel.library.gemm.simt_plan import SimtPlan
 from calor_kernel.library.matmul.problem import Product
 from calor_kernel.library.matmul.task import Task
@@ -48,6 +49,8 @@ MOST_PARTS, LEAST_TERMS, GAIN = 8, 256, 0.85
 SUM, START = 50, 400_000
 # The terms that a core multiplies while a cube begins and ends, if no other cube of it does.
 _ALONE = 32
+# What the matrix instructions of a core multiply meanwhile.
+_BEGIN = 1_600_000
 # Cubes of a core of which one multiplies while another waits for its loads.
 _BESIDE = 2
 # Rows and columns of a tile, the rate of its sums relative to the best, and the terms that a core
@@ -144,6 +147,24 @@ def last_is_done(
     return -(-count // cores) * rows * columns / rate * (k + idle)
 
 
+def by_turns(rates: Mapping[MmaPlan, float], product: Product, info: DeviceInfo) -> MmaPlan | None:
+    """Return the plan of matrix instructions whose last core finishes first; None if none fits.
+
+    ``rates``: each plan's rate of sums relative to the best. A cube that has a core alone begins
+    and ends while nothing multiplies.
+    """
+    fitting = {plan: rate for plan, rate in rates.items() if lack(plan, info) is None}
+    if not fitting:
+        return None
+    room, p = max(info.core_shared_bytes, info.shared_bytes), product
+    tiles = tuple(
+        (one.rows, one.columns, rate, _BEGIN * rate / (one.rows * one.columns * together))
+        for one, rate in fitting.items()
+        for together in (max(1, room // one.shared_bytes),)
+    )
+    return [*fitting][first_tile(tiles, p.m, p.n, p.k, p.batches, info.cores)]
+
+
 @choice(cost=last_is_done)
 def first_tile(tiles: Tiles, m: int, n: int, k: int, batches: int, cores: int) -> int:
     """Return the index of the tile whose last core finishes first, the first of equals.
@@ -205,6 +226,11 @@ def mostly_empty(task: Task) -> str | None:
 def by_plan(task: Task, launch: Callable[[Task, P], Launch]) -> Callable[[P, str, int], Work]:
     """Return what makes the work of a plan, of one launch."""
     return lambda plan, name, group: task.work(launch(task, plan), name=name, group=group)
+
+
+def sparse(product: Product, plan: Plan) -> bool:
+    """Return whether half of a tile is empty."""
+    return plan.rows >= 2 * product.m or plan.columns >= 2 * product.n
 
 
 def cubes_of(product: Product, plan: Plan) -> int:

@@ -35,6 +35,7 @@ from calor_kernel.library.matmul.ranking import (
     cubes_of,
     lack,
     mostly_empty,
+    sparse,
     too_small,
 )
 from calor_kernel.library.matmul.task import Task
@@ -206,7 +207,7 @@ def _tma(task: Task, request: Request) -> Works:
     shared = [_boxes(product, tile) for tile in _SHARED] if request.candidates else []
     for plan in dict.fromkeys([usual, *shared] if usual else shared):
         parts = parts_in_one(product, plan, info)
-        if parts is None or lack(plan, info) is not None or _sparse(product, plan):
+        if parts is None or lack(plan, info) is not None or sparse(product, plan):
             continue
         name = f"{plan.title} split-K"
         if not info.has("forward_progress"):
@@ -237,15 +238,10 @@ def _with_operands_ahead(rates: Mapping[TmaPlan, float], task: Task) -> Mapping[
     return {plan: rate for plan, rate in made.items() if plan.ahead is not None} or rates
 
 
-def _sparse(product: Product, plan: TmaPlan) -> bool:
-    """Return whether half of a tile is empty."""
-    return plan.rows >= 2 * product.m or plan.columns >= 2 * product.n
-
-
 def _fills(product: Product, plan: TmaPlan, info: DeviceInfo) -> bool:
     """Return whether tiles of a plan fill the device and are at least half full."""
     # A few idle cores cost less than the additional reads of smaller tiles.
-    return not _sparse(product, plan) and 5 * cubes_of(product, plan) >= 4 * info.cores
+    return not sparse(product, plan) and 5 * cubes_of(product, plan) >= 4 * info.cores
 
 
 def _parted(product: Product, info: DeviceInfo) -> TmaPlan | None:
@@ -260,7 +256,7 @@ def _parted(product: Product, info: DeviceInfo) -> TmaPlan | None:
         return None
     for tile in _DIVIDED[::-1] if long else (*_DIVIDED, _SMALLEST):
         plan = _boxes(product, tile)
-        fits = not _sparse(product, plan) and lack(plan, info) is None
+        fits = not sparse(product, plan) and lack(plan, info) is None
         if fits and (_equal_parts(product, plan, info) > 1 or _uneven(product, plan, info)):
             return _smaller(product, plan, info) or plan
     return None
@@ -296,7 +292,7 @@ def _summed(task: Task) -> tuple[TmaPlan, Summed[int]] | None:
     if usual is None or (product.m if usual.transposed else product.n) % _PAIR:
         return None
     plans = [_boxes(product, tile) for tile in _SUMMED]
-    plans = [p for p in plans if lack(p, info) is None and not _sparse(product, p)]
+    plans = [p for p in plans if lack(p, info) is None and not sparse(product, p)]
     few = parts_in_one(product, usual, info) if few_parts(product, usual, info) else None
     parts = parts_of(product, cubes_of(product, usual), info) if few is None else few.parts
     return faster_parts(product, plans, usual, parts, info)
