@@ -47,6 +47,9 @@ _GROUPED = ("async_matrix", "async_copy", "barrier", "planes")
 # The rows or columns up to which GEMV is the first choice: before matrix instructions, before SIMT
 # tiles, and before tiles of any type.
 _BEFORE_MMA, _BEFORE_SIMT, _BEFORE_TILES = 4, 8, 32
+# The same before matrix instructions of planes, where memory and not a cache has the matrix: of
+# more rows the multiply-adds of units take longer than its loads.
+_BEYOND_CACHE = 2
 # For each way the plans of the cost model, by sizes alone, and further ones for timing: rows and
 # columns of a tile, terms of a step, planes down and across, stages.
 # The value is the rate.
@@ -120,6 +123,8 @@ def _gemv_refusal(task: Task, request: Request) -> str | None:
     most = _BEFORE_SIMT if product.single else _BEFORE_TILES
     if _by_planes(product, info):
         most = _BEFORE_MMA
+        if skinny_mma.refusal(product) is None and skinny_mma.is_beyond(product):
+            most = _BEYOND_CACHE
     if min(product.m, product.n) > most:
         return f"it has more than {most} rows and columns"
     return None
@@ -181,7 +186,7 @@ def _skinny(task: Task, request: Request) -> Works:
     product, info = task.product, task.info
     first = skinny_mma.skinny_plan(product, info)
     if first is None:
-        yield Dropped("skinny MMA", "two launches, parts of the K axis and their sums, take less")
+        yield Dropped("skinny MMA", "parts of the K axis and their sums, or whole tiles, take less")
     more = skinny_mma.plans_of(product, info) if request.candidates else ()
     for plan in dict.fromkeys((first, *more)):
         if plan is None or plan.shared_bytes > info.shared_bytes:

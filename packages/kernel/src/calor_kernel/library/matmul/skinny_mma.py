@@ -17,7 +17,7 @@ from typing import Final
 
 from calor.dtypes import DType, float32, int32, int64
 from calor_kernel import language as kl
-from calor_kernel.contract.choices import is_size
+from calor_kernel.contract.choices import exceeds, is_size
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Grid, Multiple, launch
 from calor_kernel.contract.work import Launch
@@ -44,6 +44,9 @@ _LOAD, _ROW_OF_A, _INSTRUCTION, _SUM = 11.4, 12, 18.4, 0.77
 _READ_B, _READ_A = 6470, 11660
 # Cycles of two launches, parts of the K axis and their sums; bytes of those parts in a cycle.
 _DIVIDED, _PARTS = 6500, 260
+# Bytes of B from which on it is not in the cache that all cores share. There cubes that read more
+# of A than of B take about twice as long as whole tiles, if these fill the device.
+_BEYOND: Final = 32 << 20
 # Shorter accesses are too many.
 _LEAST: Final = 4
 
@@ -159,13 +162,23 @@ def divided_cycles(product: Product, info: DeviceInfo) -> float | None:
 
 
 def skinny_plan(product: Product, info: DeviceInfo) -> SkinnyPlan | None:
-    """Return the plan that takes least; None if no cube can have one, or two launches take less."""
+    """Return the plan that takes least; None if no cube can have one, or other ways take less.
+
+    These are two launches with parts of the K axis, and whole tiles of many rows.
+    """
     able = [plan for plan in plans_of(product, info) if plan.shared_bytes <= info.shared_bytes]
     best = min(able, key=lambda plan: cycles_of(plan, product, info), default=None)
     divided = divided_cycles(product, info)
     if best is None or divided is None:
-        return best
+        again = best is not None and best.columns < product.m
+        return None if again and is_beyond(product) else best
     return best if cycles_of(best, product, info) <= divided else None
+
+
+def is_beyond(product: Product) -> bool:
+    """Return whether the cache that all cores share does not hold B."""
+    nbytes = product.batches * product.n * product.k * int(product.b.dtype.itemsize)
+    return exceeds(nbytes, _BEYOND)
 
 
 def refusal(product: Product) -> str | None:

@@ -107,7 +107,8 @@ def _refused(
         return "positions of what its epilogue reads and writes have more than 31 bits"
     by_units = by_units and not product.pitch
     empty = mostly_empty(task)
-    if slim and empty is not None and _fills(product, _boxes(product, _SMALL), task.info):
+    slim = slim and empty is not None
+    if slim and any(_fills(product, _boxes(product, t), task.info) for t in (_SMALL, _SMALLEST)):
         empty = None
     return empty or tma_refusal(replace(product, dtype=written), task.info, by_units=by_units)
 
