@@ -206,3 +206,25 @@ def test_what_is_no_number_stays_in_its_channel(value, image):
     np.testing.assert_array_equal(mean[1], np.float32(value))
     assert np.isnan(variance).tolist() == [False, True, False]
     assert np.isfinite(y[:, [0, 2]]).all()
+
+
+def _loss(x, y):
+    """A loss of each row and its gradient along the row: two readings, and one that writes."""
+    z = x - calor.max(x, axis=-1, keepdims=True)
+    total = calor.sum(calor.exp(z), axis=-1, keepdims=True)
+    lost = calor.sum((calor.log(total) - z) * y, axis=-1)
+    return lost, calor.exp(z) / total - y
+
+
+@pytest.mark.parametrize(("rows", "count"), [(11, 1), (3, 4)])
+def test_a_cube_reads_its_row_again_where_there_are_many(rows, count, monkeypatch):
+    monkeypatch.setattr(program_launch, "_ENOUGH_ROWS", 8)
+    case = "loss"
+    monkeypatch.setitem(CASES, case, (_loss, [(rows, 3000), (rows, 3000)]))
+    arrays = _arrays(case, float32)
+    found, names = _run(_graph(case, float32), arrays, MANY_UNITS)
+    _check(case, found, arrays)
+    if count == 1:
+        assert names == ["reduce_rows"]
+    else:
+        assert len(names) >= count
