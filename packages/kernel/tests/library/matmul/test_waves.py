@@ -147,6 +147,23 @@ def test_tiles_of_many_small_products_are_not_mostly_empty(sizes, tile):
     assert (plan.rows, plan.columns) == tile
 
 
+@pytest.mark.parametrize(
+    ("sizes", "label"),
+    [
+        ((2, 640, 151936), "gemv 2 rows"),
+        ((3, 640, 151936), "skinny 16x24"),
+        ((4, 768, 3072), "gemv 4 rows"),
+        ((40, 1024, 4096), "skinny 48x16"),
+        ((48, 4096, 12288), "boxes 64x128"),
+        ((40, 4096, 7168), "boxes 64x128 in shares of 112"),
+        ((16, 4096, 14336), "skinny 16x32"),
+    ],
+    ids=str,
+)
+def test_few_rows_of_a_matrix_that_no_cache_holds(sizes, label):
+    assert first(*sizes, bfloat16, along=(True, True)) == label
+
+
 def test_float32_where_planes_are_narrow_or_nothing_is_copied_ahead():
     narrow = replace(H200, planes=(16,))
     assert first(4096, 4096, 4096, float32, narrow) == "patches 128x128"
