@@ -231,6 +231,17 @@ class Recipe:
         """Return the dtype of a value."""
         return self._made[value].dtype
 
+    def made(self, value: int) -> Operand | Step | Fold:
+        """Return what makes a value."""
+        return self._made[value]
+
+    def along(self, value: int) -> bool:
+        """Return whether a value varies along the row."""
+        made = self._made[value]
+        if isinstance(made, Operand):
+            return made.role == "along"
+        return isinstance(made, Step) and any(map(self.along, made.operands))
+
     def operand(self, dtype: DType, role: Role = "along") -> int:
         """Add an operand."""
         return self.add(Operand(dtype, role))

@@ -71,9 +71,9 @@ _CROSSED: Final = 1 << 20
 _SECTOR = 32
 # Sufficient numbers of cubes, of one unit and of many.
 _ENOUGH, _ENOUGH_TEAMS = 32, 512
-# Rows from which a cube has a row alone if it is read so many times, and results are not all along
-# it. By times of an H200 a gradient of the loss of 512 rows of 50,257 classes takes a core 21 us a
-# row, and one of 128 rows, divided, 62 us.
+# Rows from which a cube has a row alone if it has so many readings or reductions, and results that
+# are not all along it. By times of an H200 a gradient of the loss of 512 rows of 50,257 classes
+# takes a core 21 us a row, and one of 128 rows, divided, 62 us.
 _ENOUGH_ROWS, _READINGS = 96, 3
 
 
@@ -218,7 +218,9 @@ class _Plan(Steps):
         schedule = problem.schedule
         reduces = not all(schedule.along[n] for n in problem.program.results)
         alone = len(problem.job.axes) == 1
-        return alone and reduces and schedule.count >= _READINGS
+        # What a device reads less often it still joins as often.
+        most = max(schedule.count, len(problem.program.folds))
+        return alone and reduces and most >= _READINGS
 
     def _stages(self, problem: Problem) -> None:
         """Add one or more launches for each pass, with results in memory."""

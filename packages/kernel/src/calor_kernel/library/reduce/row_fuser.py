@@ -12,12 +12,12 @@ from dataclasses import replace
 from math import prod
 from typing import Final, TypedDict, cast
 
-from calor.graph.graph import Graph
+from calor.graph.graph import Graph, Node
 from calor_kernel.contract.choices import spec_of
 from calor_kernel.contract.cost import Ceilings, ceilings_of, moved
 from calor_kernel.contract.fuser import Fuser, Group
 from calor_kernel.contract.info import DeviceInfo
-from calor_kernel.contract.movement import in_shape
+from calor_kernel.contract.movement import in_shape, view_of
 from calor_kernel.contract.work import (
     Input,
     Output,
@@ -211,6 +211,10 @@ class _Writer:
             self.values.update(zip(node.outputs, made.results, strict=True))
             self.numbers += made.numbers
             self.kept += made.kept
+        elif (split := self._picking(node, read[0])) is not None:
+            picked, taken = split
+            total = recipe.fold(name, picked)
+            self.values[node.outputs[0]] = recipe.step("sub", total, taken)
         elif name in FOLDS:
             wide = working(name, recipe.dtype(read[0]), result.dtype)
             total = recipe.fold(name, recipe.cast(read[0], wide))
@@ -218,6 +222,76 @@ class _Writer:
         else:
             items = tuple(sorted(node.attributes.items()))
             self.values[node.outputs[0]] = recipe.add(Step(name, tuple(read), result.dtype, items))
+
+    def _picking(self, node: Node, value: int) -> tuple[int, int] | None:
+        """Return what a sum picks of a row, and a number of the row that is subtracted from it.
+
+        A sum that is 0 but for one place, as of a class, is known a reading earlier if what all
+        places subtract is subtracted behind it. It has the same bits.
+        """
+        recipe = self.recipe
+        chosen = recipe.made(value)
+        if node.op.name != "sum" or not isinstance(chosen, Step) or chosen.op != "where":
+            return None
+        place, inside, outside = chosen.operands
+        made = recipe.made(inside)
+        if not isinstance(made, Step) or made.op != "sub":
+            return None
+        known, taken = made.operands
+        dtypes = {recipe.dtype(n) for n in (known, taken, outside)}
+        alike = dtypes == {self.search.graph.specs[node.outputs[0]].dtype} and made.dtype in dtypes
+        if not alike or not recipe.along(known) or recipe.along(taken):
+            return None
+        if not self._is_zero(outside) or not self._is_one_place(place):
+            return None
+        return recipe.step("where", place, known, outside, dtype=made.dtype), taken
+
+    def _is_zero(self, value: int) -> bool:
+        """Return whether an operand is the number 0 at all places."""
+        node, _ = self._source(value)
+        return (
+            node is not None and node.op.name == "full" and not any(node.attributes["value"].bits)
+        )
+
+    def _is_one_place(self, value: int) -> bool:
+        """Return whether a truth value holds at one place of each row.
+
+        It does where positions along the row equal one of them, which the row has once.
+        """
+        made, axes = self.recipe.made(value), self.found.axes
+        if not isinstance(made, Step) or made.op != "equal" or len(axes) != 1:
+            return False
+        (axis,), sources = axes, [self._source(n) for n in made.operands]
+        if any(node is None or len(strides) <= axis for node, strides in sources):
+            return False
+        (picked, repeats), (positions, steps) = sorted(sources, key=lambda found: found[1][axis])
+        assert picked is not None
+        assert positions is not None
+        if (repeats[axis], steps[axis]) != (0, 1):
+            return False
+        if positions.op.name != "iota" or positions.attributes["length"] != self.found.shape[axis]:
+            return False
+        alone = not any(s for a, s in enumerate(steps) if a != axis and self.found.shape[a] > 1)
+        return alone and picked.op.name == "gather" and picked.inputs[0] == positions.outputs[0]
+
+    def _source(self, value: int) -> tuple[Node | None, tuple[int, ...]]:
+        """Return the node that makes what moves turn into an operand, and the operand's strides."""
+        graph, maker = self.search.graph, self.search.maker
+        of = {number: key[0] for key, number in self.operands.items()}
+        if value not in of:
+            return None, ()
+        path, number = list[Node](), maker.get(of[value])
+        while number is not None and graph.nodes[number].op.name in ("expand", "reshape"):
+            path.append(graph.nodes[number])
+            number = maker.get(path[-1].inputs[0])
+        if number is None:
+            return None, ()
+        node = graph.nodes[number]
+        view: View | None = View.dense(graph.specs[node.outputs[0]])
+        for move in reversed(path):
+            known = graph.specs[move.outputs[0]]
+            view = None if view is None else view_of(move.op.name, view, move.attributes, known)
+        return (None, ()) if view is None else (node, view.strides)
 
     def _operand(self, value: int, role: Role) -> int:
         key = (value, role)
