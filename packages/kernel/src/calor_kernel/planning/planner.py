@@ -35,7 +35,7 @@ from calor_kernel.planning.values import Draft, Piece, Task, Value
 
 Unit = int | Group
 # Ramps up to this many bytes are constants; longer ones are computed at each call.
-_SHORT: Final = 1 << 16
+_SHORT: Final = 1 << 18
 # The work of results without elements.
 _NOTHING: Final = Work(())
 # How often groups are looked for among the nodes that are left.
