@@ -160,8 +160,10 @@ class _Model:
 class _Layer:
     """A layer with its model, the programs that call it, and handles of its hooks."""
 
-    def __init__(self, nn: Any, rng: Rng) -> None:
+    def __init__(self, nn: Any, place: Place, rng: Rng) -> None:
         self.nn, self.rng = nn, rng
+        # The proxy that checks the protocol is no device of that name.
+        self.pickles = place.device is place.plain
         self.layer = nn.Linear(_SIDE, _SIDE).to(dtype=float64)
         self.model = _Model([self.numbers()], rng.integers(-3, 4, _SIDE).astype(float))
         with calor.no_grad():
@@ -315,7 +317,7 @@ class _Layer:
     def copied(self) -> None:
         """A copy goes on; what happens to the other is nothing to it."""
         before = self.layer
-        if self.rng.random() < 0.5 or self.model.maps or self.model.parted:
+        if self.rng.random() < 0.5 or self.model.parametrized or not self.pickles:
             # The maps are of no module that a pickle could name.
             self.layer = copy.deepcopy(before)
         else:
@@ -378,7 +380,7 @@ class _Layer:
 def _run(place: Place) -> None:
     nn = import_module(PACKAGE)
     for number in range(_HISTORIES):
-        _Layer(nn, np.random.default_rng([place.seed, 161, number])).go()
+        _Layer(nn, place, np.random.default_rng([place.seed, 161, number])).go()
 
 
 def held_states() -> Iterator[Check]:
