@@ -80,7 +80,10 @@ class _Keys:
         rank = len(shape)
         front = rank if self.coin() else int(self.rng.integers(0, rank + 1))
         items = self.items(shape[:front], advanced, lead)
-        if self.coin(0.4):
+        if front == rank and self.coin(0.4):
+            # For no axis, between any two items: index arrays beside it are apart.
+            items.insert(int(self.rng.integers(len(items) + 1)), Ellipsis)
+        elif self.coin(0.4):
             # It may stand for no axis, which tells index arrays apart all the same.
             back = rank - front if self.coin() else int(self.rng.integers(0, rank - front + 1))
             items += [Ellipsis, *self.items(shape[rank - back :], advanced, lead)]
