@@ -62,9 +62,6 @@ _FEW, _LEAST = 32, 128
 # load: on an H200 by Vulkan products of two take 0.92 to 0.95 of their time, and one of 24 takes
 # 1.12.
 _WAVES = 4
-# Cubes of a core, at least, whose products have few rows or columns, where units store what they
-# load: memory is what they wait for.
-_SEVERAL = 3
 # Rows and columns of the smallest tile of aligned products.
 _TILE = 64
 
@@ -245,10 +242,7 @@ def _fills(product: Product, plan: SimtPlan, info: DeviceInfo) -> bool:
     """Return whether tiles, or parts of them, fill the device, and none is half empty."""
     full = plan.rows < 2 * product.m and plan.columns < 2 * product.n
     cubes = cubes_of(product, plan)
-    few = min(product.m, product.n) <= _FEW // 2
-    # Units of other cubes compute while those of one wait for what they load themselves.
-    wanted = info.cores * (1 if info.has("async_copy") or not few else _SEVERAL)
-    return full and (cubes >= wanted or cubes * simt_parts(product, plan, info) >= wanted)
+    return full and (cubes >= info.cores or cubes * simt_parts(product, plan, info) >= info.cores)
 
 
 def idle(product: Product, info: DeviceInfo) -> bool:
