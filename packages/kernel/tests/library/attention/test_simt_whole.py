@@ -143,3 +143,13 @@ def test_tiles(monkeypatch, backend, tile):
     row = Row(1, 2, 1, 70, 67, 20, 24, causal=True)
     check_forward(backend, row, "float32")
     check_backward(backend, row, "float32", "attention_gradient")
+
+
+@pytest.mark.parametrize("tile", simt_launch.SHUFFLED_TILES, ids=str)
+def test_tiles_of_exchanged_weights(monkeypatch, tile):
+    monkeypatch.setattr(simt_launch, "SHUFFLED_TILES", (tile,))
+    row = Row(1, 2, 1, 70, 67, 20, 24, causal=True)
+    assert names(row, info=replace(PLAIN, registers=150)) == ["attend_shuffled"]
+    backend = KernelBackend("lanes", lambda index: LanesDevice(PLAIN))
+    check_forward(backend, row, "float32")
+    check_backward(backend, row, "float32", "attention_gradient")

@@ -170,8 +170,14 @@ def _serves(plan: SimtPlan, info: DeviceInfo, over: Pass, item: int) -> bool:
         and fewest
         and plan.rows * plan.values * over.sums * item <= 4 * _SUMS
         and (plan.height == plan.block or plan.part > 0 or not over.by_keys)
-        and not 0 < info.registers < _registers(plan, over, item)
+        and not 0 < _most_registers(plan, over, info) < _registers(plan, over, item)
     )
+
+
+def _most_registers(plan: SimtPlan, over: Pass, info: DeviceInfo) -> int:
+    """Return the registers of a unit for a pass, 0 for no limit."""
+    largest = plan.part > 0 and over.products == 1 and plan.rows * plan.keys > _SCORES
+    return 0 if largest else info.registers
 
 
 def _tile(

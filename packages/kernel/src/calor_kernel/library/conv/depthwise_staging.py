@@ -14,9 +14,8 @@ from calor.dtypes import DType
 from calor_kernel import language as kl
 from calor_kernel.library.conv.direct_blocks import Block, unraveled
 
-# Loads of a unit that are under way together while it stages, and how many times as many where few
-# cubes share a core, as devices without asynchronous copies have it.
-_AHEAD, _ALONE = 8, 2
+# Loads of a unit that are under way together while it stages.
+_AHEAD = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +124,7 @@ class Tile:
         parts, runs = self.parts(units), self.channels // self.wide
         each, total = -(-runs // parts), self.area * parts
         none = kl.constant(0, wide, self.wide)
-        ahead = _AHEAD if kl.has("async_copy") else _ALONE * _AHEAD
-        turns = max(1, min(ahead // each, -(-total // units)))
+        turns = max(1, min(_AHEAD // each, -(-total // units)))
         for begin in kl.loop_range(kl.unit_index(), total, units * turns):
             places = []
             for turn in kl.range(turns):
@@ -147,10 +145,10 @@ class Tile:
                     far = far + i * step
                 near = at + kl.select(inside, far, 0)
                 places.append((begin + turn * units < total, part * each, pixel, inside, near))
-            for start in kl.range(0, each, ahead):
+            for start in kl.range(0, each, _AHEAD):
                 found = []
                 for there, run, pixel, inside, near in places:
-                    for k in kl.range(start, min(start + ahead, each)):
+                    for k in kl.range(start, min(start + _AHEAD, each)):
                         channel = (run + k) * self.wide
                         # Channels beyond the last are read as the first and not used.
                         exists = channel < channels
