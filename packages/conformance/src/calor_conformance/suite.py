@@ -51,7 +51,6 @@ from .checks import (
     function_dtypes,
     gradients,
     graphs,
-    held_states,
     history,
     host_calls,
     index_forms,
@@ -59,6 +58,7 @@ from .checks import (
     jitted_calls,
     jitted_steps,
     joint_probabilities,
+    layer_states,
     layers,
     limits,
     loops_with_state,
@@ -224,7 +224,7 @@ def _contracts() -> Iterator[Check]:
     yield from drawn_leaves.drawn_leaves()
     yield from drawn_files.drawn_files()
     yield from drawn_modules.drawn_modules()
-    yield from held_states.held_states()
+    yield from layer_states.layer_states()
     yield from drawn_optimizers.drawn_optimizers()
     yield from nested_modes.nested_modes()
     yield from changed_settings.changed_settings()

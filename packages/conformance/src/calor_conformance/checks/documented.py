@@ -16,7 +16,6 @@ from typing import Any, Final
 from zlib import crc32
 
 import numpy as np
-from ml_dtypes import finfo
 
 import calor
 from calor import errors
@@ -248,12 +247,14 @@ def _of_arrays(call: _Call) -> None:
 
 def _alike(a: Array, b: Array) -> bool:
     """Return whether two runs agree; devices with many cores add in any order."""
-    if a.dtype != b.dtype or a.shape != b.shape or a.tobytes() == b.tobytes():
-        return a.dtype == b.dtype and a.shape == b.shape
-    if a.dtype.kind not in "fc":
+    if a.dtype != b.dtype or a.shape != b.shape:
         return False
+    if a.tobytes() == b.tobytes() or a.dtype.kind not in "fc":
+        return a.tobytes() == b.tobytes()
     size = float(np.abs(b[np.isfinite(b)]).astype(np.float64).max(initial=0.0))
-    return np.allclose(a, b, rtol=0.0, atol=8 * float(finfo(a.dtype).eps) * size, equal_nan=True)
+    return bool(
+        np.allclose(a, b, rtol=0.0, atol=8 * calor.finfo(a.dtype).eps * size, equal_nan=True)
+    )
 
 
 def every() -> list[Called]:

@@ -14,8 +14,8 @@ from functools import partial
 from typing import Any, Final
 
 import numpy as np
-from ml_dtypes import finfo
 
+import calor
 from calor.errors import UnsupportedError
 
 from ..rows.recorded.results import Outcome, mark, outcome
@@ -98,7 +98,7 @@ def _denormal(array: Any) -> bool:
     if array.dtype.kind not in "fc":
         return False
     size = np.abs(array)
-    least = finfo(np.float32 if array.dtype.itemsize > 2 else array.dtype).tiny
+    least = calor.finfo(np.float32 if array.dtype.itemsize > 2 else array.dtype).smallest_normal
     # What is computed from the least normal numbers may be denormal too.
     return bool(((size > 0) & (size < 2.0**24 * least)).any())
 

@@ -141,11 +141,11 @@ class Draft:
                 halted.update(task.outputs)
         reached = self._reached(may_fail) if may_fail else {}
         found = []
-        for piece, value in zip(self.outputs, self.graph.outputs, strict=True):
+        for piece, number in zip(self.outputs, self.graph.outputs, strict=True):
             read, failures_of = known[piece]
             if may_fail and piece not in halted:
                 # A group computes values that do not depend on each other.
-                own = reached[value]
+                own = reached[number]
                 read = frozenset(i for i in read if own >> i & 1)
                 failures_of = failures_of if own >> len(self.graph.inputs) else frozenset()
             found.append((read, failures_of))
@@ -156,7 +156,12 @@ class Draft:
 
         The bit behind those of the inputs says whether it depends on an op of ``failing`` tasks.
         """
-        names = {name for n in failing for name in (self.tasks[n].op, *self.tasks[n].covers)}
+        tasks = [self.tasks[n] for n in failing]
+        names = {name for task in tasks for name in (task.op, *task.covers)}
+        ops = {node.op.name for node in self.graph.nodes}
+        if any(ops.isdisjoint((task.op, *task.covers)) for task in tasks):
+            # An op of a loop's body, say: any node may be its.
+            names = ops
         found = {number: 1 << i for i, number in enumerate(self.graph.inputs)}
         for node in self.graph.nodes:
             bits = 1 << len(self.graph.inputs) if node.op.name in names else 0

@@ -28,6 +28,7 @@ from calor_kernel.library.conv.vector_tiles import Slide
 from calor_kernel.library.copying import transfer_launches
 from calor_kernel.library.copying.transfer import index_of
 from calor_kernel.library.pool.blocks import gradient_of_blocks
+from calor_kernel.library.pool.cooperative_windows import windows_of_teams
 from calor_kernel.library.pool.general import (
     Seeing,
     Sliding,
@@ -54,7 +55,6 @@ from calor_kernel.library.pool.separable import gradient_of_lines, reduction_of_
 from calor_kernel.library.pool.tiles import gradient_of_tiles, reduction_of_tiles
 from calor_kernel.library.pool.whole import spread
 from calor_kernel.library.pool.window_blocks import reduction_of_blocks
-from calor_kernel.library.pool.window_teams import windows_of_teams
 from calor_kernel.library.reduce.lowering import lower_reduction
 from calor_kernel.library.steps import Steps
 

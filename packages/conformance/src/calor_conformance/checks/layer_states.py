@@ -383,7 +383,7 @@ def _run(place: Place) -> None:
         _Layer(nn, place, np.random.default_rng([place.seed, 161, number])).go()
 
 
-def held_states() -> Iterator[Check]:
+def layer_states() -> Iterator[Check]:
     """Yield the check of histories of a layer, if the package is installed."""
     if find_spec(PACKAGE) is None:
         return
