@@ -138,3 +138,13 @@ def test_a_row_is_the_same_with_every_version_of_numpy() -> None:
     # NumPy's own functions are told by name: their text is not part of a row's definition.
     assert source_of(np.outer) == "numpy.outer"
     assert "assert" in source_of(test_a_row_is_the_same_with_every_version_of_numpy)
+
+
+def test_a_row_is_the_same_with_every_version_of_python() -> None:
+    def run(held: object) -> object:
+        return lambda: held
+
+    # Comprehensions are functions with names of their own before Python 3.12.
+    told = source_of(run(next(iter([lambda: 1 for _ in range(2)]))))
+    assert "<lambda>" in told
+    assert "comp>" not in told

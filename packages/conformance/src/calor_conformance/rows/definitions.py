@@ -35,7 +35,7 @@ def source_of(value: Any) -> str:
 
 @cache
 def _source(function: Callable[..., Any]) -> str:
-    name = getattr(function, "__qualname__", type(function).__qualname__)
+    name = _name(function) or type(function).__qualname__
     module = getattr(function, "__module__", None) or ""
     if module.partition(".")[0] == "numpy":
         # The text of a library function differs between versions; its name defines it.
@@ -46,6 +46,12 @@ def _source(function: Callable[..., Any]) -> str:
         text = name
     cells = getattr(function, "__closure__", None) or ()
     held = [cell.cell_contents for cell in cells]
-    kept = [h if not callable(h) else getattr(h, "__qualname__", "") for h in held]
+    kept = [h if not callable(h) else _name(h) for h in held]
     # Functions within a value are told with their addresses, which differ between processes.
     return text + re.sub(r" at 0x[0-9a-f]+", "", "".join(map(repr, kept)))
+
+
+def _name(function: Callable[..., Any]) -> str:
+    """Return the qualified name, in which Python before 3.12 has comprehensions as functions."""
+    name: str = getattr(function, "__qualname__", "")
+    return re.sub(r"<(?:list|dict|set)comp>\.", "", name)
