@@ -103,6 +103,11 @@ def test_a_copy_has_state_of_its_own() -> None:
     with calor.no_grad():
         other.scale += 1.0
     other.name = "other"
+    net.scale.sum().backward()
+    again = copy.deepcopy(net)
+    assert again.scale.grad.tolist() == [1.0, 1.0]
+    assert again.scale.grad is not net.scale.grad
+    assert other.scale.grad is None
     assert (net.scale.tolist(), net.name) == ([1.0, 1.0], "net")
     assert [n for n, _ in other.named_parameters()] == PARAMETERS
 

@@ -304,6 +304,22 @@ def test_gradients_flow_to_another_device_and_back() -> None:
     assert x.grad.device is x.device
 
 
+@pytest.mark.parametrize(
+    ("function", "slopes"),
+    [
+        (lambda x, i, v: calor.scatter_along_axis(x, i, v).sum(), [0.0, 1.0, 1.0]),
+        (lambda x, i, v: calor.cumulative_max(v, axis=0).sum(), [1.0, 1.0, 1.0]),
+        (lambda x, i, v: calor.cumulative_min(v, axis=0).sum(), [3.0, 0.0, 0.0]),
+    ],
+)
+def test_gradients_stay_on_the_device_of_their_tensors(function: Any, slopes: list[float]) -> None:
+    # The current device is another one where there is one.
+    x, i, v = (calor.asarray(a, device="numpy") for a in ([0.0] * 4, [1, 1, 3], [5.0, 6.0, 7.0]))
+    found = calor.grad(lambda v: function(x, i, v))(v)
+    assert found.tolist() == slopes
+    assert found.device is x.device
+
+
 def test_a_training_loop_by_hand_learns() -> None:
     rng = np.random.default_rng(0)
     data = rng.normal(size=(64, 3))

@@ -451,6 +451,8 @@ def _copied(value: Any, memo: dict[int, Any]) -> Any:
         found = memo.get(id(value))
         if found is None:
             found = memo[id(value)] = value.detach().requires_grad_(value.requires_grad)
+            if value.grad is not None:
+                found.grad = copy.deepcopy(value.grad, memo)
         return found
     if type(value) in (list, tuple):
         return type(value)([_copied(v, memo) for v in value])

@@ -196,8 +196,8 @@ def _shares(g: Any, y: Any, x: Any, updates: Any, read: Any, write: Any) -> tupl
 
 
 def _numbered(t: Any, device: Any) -> Any:
-    with_device = zeros_of(spec((t.size,), int64), device)
-    return reshape(with_device + iota(length=prod(t.shape), dtype=int64), shape=t.shape)
+    with on_device(device):
+        return reshape(iota(length=prod(t.shape), dtype=int64), shape=t.shape)
 
 
 # What the gradients of x and of the updates read, by the kind of update.

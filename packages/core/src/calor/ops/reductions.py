@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from calor.device_selection import on_device
 from calor.dtypes import DType, bool_, int64
 from calor.errors import ShapeError
 from calor.ops import elementwise as e
@@ -207,11 +208,9 @@ def _extreme_scan_gradient(g: Any, y: Any, x: Any, *, axis: int, reverse: bool) 
     # Each result comes from the latest place at which the input equalled it.
     shape = [1] * x.ndim
     shape[axis] = x.shape[axis]
-    with_device = zeros_of(spec(tuple(shape), int64), x.device)
-    places = expand(
-        with_device + reshape(iota(length=x.shape[axis], dtype=int64), shape=tuple(shape)),
-        shape=x.shape,
-    )
+    with on_device(x.device):
+        numbers = iota(length=x.shape[axis], dtype=int64)
+    places = expand(reshape(numbers, shape=tuple(shape)), shape=x.shape)
     hit = _hits(x, y)
     if reverse:
         latest = cummin(e.where(hit, places, fill(places, x.shape[axis])), axis=axis, reverse=True)
