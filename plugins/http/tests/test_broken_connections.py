@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -105,6 +106,35 @@ def test_a_server_that_is_away_for_a_while(
         proxy.whole = True
         # Nothing was lost: what waited is sent when somebody asks again.
         assert (x + 2).tolist() == [3.0, 4.0]
+
+
+def test_everybody_who_waits_for_a_server_that_is_gone_learns_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CALOR_HTTP_PATIENCE", "0.05")
+    with LocalServer("numpy") as server:
+        with calor.device(f"{server.address}/numpy"):
+            held = calor.ones((3,))
+            calor.eval(held)
+        device = held.device
+    told: list[type[Exception] | None] = []
+
+    def wait() -> None:
+        for _ in range(8):
+            try:
+                device.backend.synchronize(device.index)
+                told.append(None)
+            except DeviceLostError as error:
+                told.append(type(error))
+
+    # Several ask while the request of another fails.
+    threads = [threading.Thread(target=wait, daemon=True) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=30)
+    assert len(told) == 24
+    assert None not in told
 
 
 def test_a_restart_loses_what_was_not_kept(server: LocalServer) -> None:

@@ -109,7 +109,8 @@ class Requests:
         """Queue a command for a session."""
         command.nbytes += _LEAST
         with self._state:
-            while self._nbytes > _ROOM or len(self._queue) > _COMMANDS:
+            while self._full:
+                self._state.notify_all()
                 self._state.wait()
             if self._ends:
                 raise DeviceLostError("the connection was closed when the process began to end")
@@ -171,8 +172,10 @@ class Requests:
                 self._lose(error)
             except Away as error:
                 # The request stays, and is sent again when somebody asks next.
-                self._fail(commands, error)
-                self._rest()
+                with self._state:
+                    waiting = len(self._queue)
+                    self._fail([*commands, *self._queue], error)
+                self._rest(waiting)
             except Exception as error:
                 self._fail(commands, error)
                 with self._state:
@@ -182,12 +185,15 @@ class Requests:
                     self._sent += 1
             heard = time.monotonic()
 
-    def _rest(self) -> None:
-        """Wait until somebody asks for something."""
+    def _rest(self, waiting: int) -> None:
+        """Wait until somebody queues a command behind those that wait, or waits for room."""
         with self._state:
-            waiting = len(self._queue)
-            while len(self._queue) == waiting and not self._ends:
+            while len(self._queue) == waiting and not self._full and not self._ends:
                 self._state.wait()
+
+    @property
+    def _full(self) -> bool:
+        return self._nbytes > _ROOM or len(self._queue) > _COMMANDS
 
     def _add_dropped(self) -> None:
         """Queue what nobody has any more behind the commands that used it."""
