@@ -112,11 +112,12 @@ def test_everybody_who_waits_for_a_server_that_is_gone_learns_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("CALOR_HTTP_PATIENCE", "0.05")
-    with LocalServer("numpy") as server:
-        with calor.device(f"{server.address}/numpy"):
-            held = calor.ones((3,))
-            calor.eval(held)
-        device = held.device
+    server = LocalServer("numpy").start()
+    with calor.device(f"{server.address}/numpy"):
+        held = calor.ones((3,))
+        calor.eval(held)
+    device = held.device
+    server.stop()
     told: list[type[Exception] | None] = []
 
     def wait() -> None:
@@ -135,6 +136,21 @@ def test_everybody_who_waits_for_a_server_that_is_gone_learns_so(
         thread.join(timeout=30)
     assert len(told) == 24
     assert None not in told
+    calor_http.close(device)
+    device.backend.synchronize(device.index)
+    with pytest.raises(DeviceLostError, match="was closed"):
+        held.numpy()
+
+
+def test_nobody_waits_for_a_local_server_that_ended() -> None:
+    with LocalServer("numpy") as server, calor.device(f"{server.address}/numpy"):
+        assert calor.ones((2,)).sum().item() == 2.0
+    begin = time.monotonic()
+    calor.synchronize()
+    assert calor.timeit(lambda: calor.ones((2,)), repeat=1).median > 0
+    assert time.monotonic() - begin < 20
+    with pytest.raises(DeviceError, match="is no device of a server"):
+        calor_http.close("numpy")
 
 
 def test_a_restart_loses_what_was_not_kept(server: LocalServer) -> None:

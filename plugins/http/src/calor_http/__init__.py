@@ -6,7 +6,7 @@ once, tensors live on the server, and calls do not wait. `keep` lets uploads sur
 the server; `LeaseLostError` tells what was lost.
 """
 
-from calor_http.client.copies import keep
+from calor_http.client.copies import close, keep
 from calor_http.errors import LeaseLostError, LimitError
 
-__all__ = ["LeaseLostError", "LimitError", "keep"]
+__all__ = ["LeaseLostError", "LimitError", "close", "keep"]

@@ -64,6 +64,14 @@ def open_remote(text: str) -> Device:
     return device_of(backend, backend.find(url.path.strip("/")))
 
 
+def end_session(base: str) -> None:
+    """End this process's session with a server, if it has one."""
+    with _lock:
+        backend = _opened.get(base)
+    if backend is not None:
+        backend.close()
+
+
 class RemoteBackend(Backend):
     """The devices of one server.
 
@@ -216,6 +224,8 @@ class RemoteBackend(Backend):
 
     def synchronize(self, index: int) -> None:
         """Wait for all work of this client; raise an error that nobody has seen."""
+        if self.requests.closed:
+            return
         self.requests.ask(["sync", index], self.requests.era)
 
     # Graphs.
@@ -289,6 +299,6 @@ class RemoteBackend(Backend):
         """End the session; the server frees what this client has."""
         atexit.unregister(self.close)
         # The session of a process is not that of a child which was forked from it.
-        if os.getpid() != self._process:
+        if os.getpid() != self._process or self.requests.closed:
             return
         self.requests.close()

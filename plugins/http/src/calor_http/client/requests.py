@@ -96,6 +96,11 @@ class Requests:
             self._queue.extend(first)
             self._nbytes = sum(command.nbytes for command in first)
 
+    @property
+    def closed(self) -> bool:
+        """Whether nothing is sent any more."""
+        return self._ends
+
     # What the threads of the program call.
     def dropped(self, thing: Dropped, command: str = "drop") -> None:
         """Note that nobody has a thing any more; it takes no lock, since it may run anywhere."""
@@ -113,7 +118,7 @@ class Requests:
                 self._state.notify_all()
                 self._state.wait()
             if self._ends:
-                raise DeviceLostError("the connection was closed when the process began to end")
+                raise DeviceLostError("the connection was closed, or the process began to end")
             if era != self.era:
                 raise LeaseLostError("the server's session was lost; what it held has to be made")
             self._add_dropped()

@@ -105,4 +105,8 @@ class LocalServer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        # Nobody of this process waits for a server that is gone.
+        from calor_http.client.backend import end_session
+
+        end_session(self.address)
         self.stop()
