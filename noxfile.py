@@ -379,8 +379,9 @@ def free_threaded(session: nox.Session) -> None:
     # llvmlite, onnx and the drivers have no builds for it.
     projects = [project for project in PROJECTS if name_of(project) in FREE_THREADED]
     editable = [part for project in projects for part in ("-e", f"./{project}")]
-    # Its newest versions have no wheel for these interpreters, and need a compiler of Rust.
-    tools = "pytest>=9.0", "pytest-xdist>=3.6", "hypothesis>=6.100", "--only-binary=hypothesis"
+    # Their newest versions have no wheel for these interpreters, and need compilers.
+    tools = "pytest>=9.0", "pytest-xdist>=3.6", "hypothesis>=6.100"
+    tools = *tools, "--only-binary=hypothesis,numpy"
     session.install(*editable, *tools)
     session.env["PYTHON_GIL"] = "0"
     session.run("pytest", *PARALLEL, *map(str, projects), *session.posargs)

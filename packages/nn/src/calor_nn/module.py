@@ -94,7 +94,14 @@ class Module(Hooked):
         ------
         ArgumentError
             If the tensor requires gradients.
+        DTypeError
+            If it is no tensor.
         """
+        if value is not None and not isinstance(value, Tensor):
+            raise calor.errors.DTypeError(
+                f"buffer {name!r} is a {type(value).__name__}; make a tensor of it: "
+                f"calor.asarray(...)"
+            )
         if value is not None and value.requires_grad:
             raise calor.errors.ArgumentError(
                 f"buffer {name!r} requires gradients; assign it as an attribute to make it a "

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from calor.dtypes import int64
 from calor.errors import DTypeError, ShapeError
-from calor.functions.operands import as_tensor, stretched, together
+from calor.functions.operands import as_tensor, as_tensors, stretched, together
 from calor.ops import elementwise as e
 from calor.ops import reductions as r
 from calor.ops.indexing import take_along
@@ -165,7 +165,7 @@ def lu_unpack(factors: LUFactors | tuple[Tensor, Tensor], /) -> LUResult:
 
 
 def _factors(what: str, factors: Any) -> tuple[Any, Any]:
-    packed, pivots = (as_tensor(t) for t in factors)
+    packed, pivots = as_tensors(*factors)
     rules.matrices(what, packed._value.spec)
     if not pivots.dtype.is_integer:
         raise DTypeError(

@@ -10,7 +10,7 @@ from calor.errors import ArgumentError, ShapeError
 from calor.functions.arguments import integer, one_axis
 from calor.functions.joining import concat, pad, split
 from calor.functions.manipulation import flip, reshape, swapaxes
-from calor.functions.operands import as_tensor, together
+from calor.functions.operands import as_tensor, as_tensors, together
 from calor.tensor.tensor import Operand, Tensor
 
 
@@ -102,7 +102,7 @@ def atleast_3d(x: Operand, /) -> Tensor:
 
 
 def _raised(arrays: Sequence[Operand], least: Callable[[Operand], Tensor]) -> list[Tensor]:
-    return [least(t) for t in arrays]
+    return [least(t) for t in as_tensors(*arrays)]
 
 
 def hstack(arrays: Sequence[Operand], /) -> Tensor:
@@ -506,7 +506,7 @@ def block_diag(*arrays: Operand) -> Tensor:
     >>> calor.block_diag(calor.asarray([[1, 2]]), 3).tolist()
     [[1, 2, 0], [0, 0, 3]]
     """
-    parts = together([atleast_2d(t) for t in arrays], "block_diag")
+    parts = together([atleast_2d(t) for t in as_tensors(*arrays)], "block_diag")
     for t in parts:
         if t.ndim > 2:
             raise ShapeError(f"block_diag: shape {t.shape} has more than two axes")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from calor.functions.manipulation import (
     reshape,
     squeeze,
 )
-from calor.functions.operands import as_tensor, together, truth
+from calor.functions.operands import as_tensor, as_tensors, placed, together, truth
 from calor.functions.ranges import arange
 from calor.functions.reductions import sum as total
 from calor.functions.searching import where
@@ -187,7 +187,8 @@ def choose(indices: Operand, choices: Sequence[Operand] | Tensor, /) -> Tensor:
     """
     if not len(choices):
         raise ArgumentError("choose: give at least one tensor")
-    which, *parts = broadcast_arrays(as_tensor(indices), *together(list(choices), "choose"))
+    which, *given = as_tensors(indices, *choices)
+    which, *parts = broadcast_arrays(which, *together(given, "choose"))
     found = take_along_axis(stack(parts), expand_dims(which, axis=0), axis=0)
     return squeeze(found, axis=0)
 
@@ -229,8 +230,9 @@ def select(
     """
     if not conditions or len(conditions) != len(choices):
         raise ArgumentError(f"select: {len(conditions)} conditions and {len(choices)} choices")
-    made: Any = default
-    for condition, choice in zip(reversed(conditions), reversed(choices), strict=True):
+    given = placed(*conditions, *choices)
+    count, made = len(conditions), default
+    for condition, choice in zip(given[count - 1 :: -1], given[: count - 1 : -1], strict=True):
         made = where(condition, choice, made)
     return as_tensor(made)
 
@@ -262,8 +264,7 @@ def ix_(*arrays: Operand) -> tuple[Tensor, ...]:  # numpydoc ignore=RS01
     [[4, 6], [1, 3]]
     """
     made = []
-    for i, given in enumerate(arrays):
-        line = as_tensor(given)
+    for i, line in enumerate(as_tensors(*arrays)):
         if line.ndim != 1:
             raise ShapeError(f"ix_: shape {line.shape} is no vector")
         if line.dtype is dtypes.bool_:
@@ -303,8 +304,9 @@ def block(arrays: Any, /) -> Tensor:
     [[1, 1, 2, 2], [0, 0, 0, 0]]
     """
     depth = _depth(arrays)
-    ndim = max([depth, *(t.ndim for t in _flat(arrays))])
-    return _joined(arrays, depth, ndim)
+    tensors = as_tensors(*_flat(arrays))
+    ndim = max([depth, *(t.ndim for t in tensors)])
+    return _joined(arrays, depth, ndim, iter(tensors))
 
 
 def _depth(arrays: Any) -> int:
@@ -318,17 +320,17 @@ def _depth(arrays: Any) -> int:
     return depths.pop() + 1
 
 
-def _flat(arrays: Any) -> list[Tensor]:
+def _flat(arrays: Any) -> list[Any]:
     if not isinstance(arrays, list):
-        return [as_tensor(arrays)]
+        return [arrays]
     return [t for part in arrays for t in _flat(part)]
 
 
-def _joined(arrays: Any, depth: int, ndim: int) -> Tensor:
+def _joined(arrays: Any, depth: int, ndim: int, tensors: Iterator[Tensor]) -> Tensor:
     if not depth:
-        made = as_tensor(arrays)
+        made = next(tensors)
         return reshape(made, (1,) * (ndim - made.ndim) + made.shape)
-    return concat([_joined(part, depth - 1, ndim) for part in arrays], axis=-depth)
+    return concat([_joined(part, depth - 1, ndim, tensors) for part in arrays], axis=-depth)
 
 
 def packbits(x: Operand, /, *, axis: int | None = None) -> Tensor:

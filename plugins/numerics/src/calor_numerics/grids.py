@@ -13,7 +13,7 @@ from calor.functions.creation import ones
 from calor.functions.elementwise import pow as power
 from calor.functions.joining import concat, stack
 from calor.functions.manipulation import broadcast_to, flip, reshape
-from calor.functions.operands import as_tensor
+from calor.functions.operands import as_tensor, as_tensors
 from calor.functions.ranges import arange, linspace
 from calor.functions.reductions import cumulative_prod
 from calor.functions.searching import where
@@ -261,8 +261,8 @@ def ravel_multi_index(indices: tuple[Operand, ...], shape: tuple[int, ...], /) -
     if len(indices) != len(shape):
         raise ShapeError(f"ravel_multi_index: {len(indices)} indices for the axes of {shape}")
     place: Any = 0
-    for line, size in zip(indices, shape, strict=True):
-        place = place * size + as_tensor(line).astype(dtypes.int64)
+    for line, size in zip(as_tensors(*indices), shape, strict=True):
+        place = place * size + line.astype(dtypes.int64)
     return as_tensor(place)
 
 

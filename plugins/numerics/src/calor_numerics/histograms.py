@@ -12,7 +12,7 @@ from calor.functions.creation import asarray, full, zeros
 from calor.functions.indexing import scatter_nd
 from calor.functions.joining import concat
 from calor.functions.manipulation import reshape
-from calor.functions.operands import as_tensor
+from calor.functions.operands import as_tensor, as_tensors
 from calor.functions.ranges import arange, linspace
 from calor.functions.reductions import max as largest
 from calor.functions.reductions import min as smallest
@@ -302,4 +302,4 @@ def digitize(x: Operand, bins: Operand, /, *, right: bool = False) -> Tensor:
     [0, 1, 2]
     """
     side: Literal["left", "right"] = "left" if right else "right"
-    return searchsorted(as_tensor(bins), x, side=side)
+    return searchsorted(*as_tensors(bins, x), side=side)

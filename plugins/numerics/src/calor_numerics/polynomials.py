@@ -8,15 +8,15 @@ from calor.functions.arguments import integer
 from calor.functions.creation import full
 from calor.functions.joining import concat, pad
 from calor.functions.manipulation import reshape
-from calor.functions.operands import as_tensor, together
+from calor.functions.operands import as_tensors, together
 from calor.functions.ranges import arange
 from calor.tensor.tensor import Operand, Tensor
 from calor.transforms.control import scan
 from calor_numerics.filters import convolve
 
 
-def _coefficients(p: Operand, what: str) -> Tensor:
-    made = as_tensor(p)
+def _coefficients(p: Operand, what: str, beside: Operand = 0) -> Tensor:
+    made = as_tensors(p, beside)[0]
     if made.ndim > 1:
         raise ShapeError(f"{what}: coefficients of shape {made.shape}; give a vector")
     return reshape(made, (made.size,))
@@ -54,7 +54,7 @@ def polyval(p: Operand, x: Operand, /) -> Tensor:
     >>> calor.polyval(calor.asarray([1, 0, -2]), calor.asarray([2, 3])).tolist()
     [2, 7]
     """
-    coefficients, points = together((_coefficients(p, "polyval"), x), "polyval")
+    coefficients, points = together((_coefficients(p, "polyval", x), x), "polyval")
     start = points * 0
     if not coefficients.size:
         return start
@@ -127,7 +127,7 @@ def polysub(p1: Operand, p2: Operand, /) -> Tensor:
 
 
 def _aligned(p1: Operand, p2: Operand, what: str) -> tuple[Tensor, Tensor]:
-    a, b = together((_coefficients(p1, what), _coefficients(p2, what)), what)
+    a, b = together((_coefficients(p1, what, p2), _coefficients(p2, what, p1)), what)
     size = max(a.size, b.size)
     return pad(a, ((size - a.size, 0),)), pad(b, ((size - b.size, 0),))
 
@@ -160,7 +160,7 @@ def polymul(p1: Operand, p2: Operand, /) -> Tensor:
     >>> calor.polymul(calor.asarray([1, 1]), calor.asarray([1, -1])).tolist()
     [1, 0, -1]
     """
-    return convolve(_coefficients(p1, "polymul"), _coefficients(p2, "polymul"))
+    return convolve(_coefficients(p1, "polymul", p2), _coefficients(p2, "polymul", p1))
 
 
 def _order(m: int, what: str) -> int:

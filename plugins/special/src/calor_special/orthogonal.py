@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from calor import dtypes
-from calor.functions.operands import as_tensor, stretched, together
+from calor.functions.operands import as_tensor, as_tensors, stretched, together
 from calor.ops import elementwise as e
 from calor.ops import reductions
 from calor.ops.composites import like, wide
@@ -66,11 +66,15 @@ def _recurrence(x: Any, n: Any, first: Callable[[Any], Any], step: Step) -> Any:
     return e.where(n < 0, fill(x, 0), made)
 
 
+def _floating(x: Any, n: Any) -> Any:
+    return floating(as_tensors(x, n)[0])
+
+
 def _polynomial(x: Any, n: Any, first: Callable[[Any], Any], step: Step) -> Tensor:
     if isinstance(n, int):
         x = floating(as_tensor(x))
         return like(_recurrence(wide(x), n, first, step), x)  # type: ignore[no-any-return]
-    x, n = together((floating(as_tensor(x)), floating(as_tensor(n))), "the polynomial")
+    x, n = together([*map(floating, as_tensors(x, n))], "the polynomial")
     shape = broadcast_shapes("the polynomial", (x._value.spec, n._value.spec))
     x, n = stretched(x, shape), stretched(n, shape)
     return like(_recurrence(wide(x), wide(n), first, step), x)  # type: ignore[no-any-return]
@@ -237,7 +241,7 @@ def shifted_chebyshev_polynomial_t(x: Operand, n: Operand, /) -> Tensor:
     >>> calor.special.shifted_chebyshev_polynomial_t(1.5, 3).item()
     26.0
     """
-    return _polynomial(floating(as_tensor(x)) * 2 - 1, n, lambda x: x, _chebyshev)
+    return _polynomial(_floating(x, n) * 2 - 1, n, lambda x: x, _chebyshev)
 
 
 def shifted_chebyshev_polynomial_u(x: Operand, n: Operand, /) -> Tensor:
@@ -269,7 +273,7 @@ def shifted_chebyshev_polynomial_u(x: Operand, n: Operand, /) -> Tensor:
     >>> calor.special.shifted_chebyshev_polynomial_u(1.5, 3).item()
     56.0
     """
-    return _polynomial(floating(as_tensor(x)) * 2 - 1, n, lambda x: x * 2, _chebyshev)
+    return _polynomial(_floating(x, n) * 2 - 1, n, lambda x: x * 2, _chebyshev)
 
 
 def shifted_chebyshev_polynomial_v(x: Operand, n: Operand, /) -> Tensor:
@@ -301,7 +305,7 @@ def shifted_chebyshev_polynomial_v(x: Operand, n: Operand, /) -> Tensor:
     >>> calor.special.shifted_chebyshev_polynomial_v(1.5, 3).item()
     41.0
     """
-    return _polynomial(floating(as_tensor(x)) * 2 - 1, n, lambda x: x * 2 - 1, _chebyshev)
+    return _polynomial(_floating(x, n) * 2 - 1, n, lambda x: x * 2 - 1, _chebyshev)
 
 
 def shifted_chebyshev_polynomial_w(x: Operand, n: Operand, /) -> Tensor:
@@ -333,7 +337,7 @@ def shifted_chebyshev_polynomial_w(x: Operand, n: Operand, /) -> Tensor:
     >>> calor.special.shifted_chebyshev_polynomial_w(1.5, 3).item()
     71.0
     """
-    return _polynomial(floating(as_tensor(x)) * 2 - 1, n, lambda x: x * 2 + 1, _chebyshev)
+    return _polynomial(_floating(x, n) * 2 - 1, n, lambda x: x * 2 + 1, _chebyshev)
 
 
 def hermite_polynomial_h(x: Operand, n: Operand, /) -> Tensor:

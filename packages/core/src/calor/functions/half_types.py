@@ -16,6 +16,7 @@ import numpy as np
 
 from calor import dtypes
 from calor.autocasting import recorded_as
+from calor.functions.operands import placed
 from calor.local import local
 from calor.ops import elementwise as e
 from calor.tensor.values import Handle
@@ -55,6 +56,8 @@ def in_float32(function: Any = None, *, autocast: bool = True) -> Any:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        if any(isinstance(x, np.ndarray) for x in args):
+            args = placed(*args)
         kinds = {dtypes.as_dtype(x.dtype) for x in (*args, *kwargs.values()) if _floats(x)}
         if local.autocast is None and not any(kind.itemsize == 2 for kind in kinds):
             return function(*args, **kwargs)

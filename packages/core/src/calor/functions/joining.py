@@ -8,7 +8,7 @@ from typing import Any, Literal
 from calor.errors import ArgumentError, ShapeError
 from calor.functions.arguments import integer, one_axis
 from calor.functions.manipulation import moveaxis, reshape
-from calor.functions.operands import as_tensor, pair, stretched, together
+from calor.functions.operands import as_tensor, as_tensors, pair, stretched, together
 from calor.functions.ranges import arange
 from calor.ops import elementwise as e
 from calor.ops import movement as m
@@ -112,7 +112,7 @@ def stack(arrays: Sequence[Operand], /, axis: int = 0) -> Tensor:
     >>> calor.stack([calor.asarray([1, 2]), calor.asarray([3, 4])], axis=1).tolist()
     [[1, 3], [2, 4]]
     """
-    tensors = [as_tensor(t) for t in arrays]
+    tensors = as_tensors(*arrays)
     if not tensors:
         raise ArgumentError("stack: no tensors were given; give at least one")
     shape = tensors[0].shape

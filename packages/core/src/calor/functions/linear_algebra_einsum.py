@@ -15,7 +15,7 @@ from calor.dtypes import bool_
 from calor.errors import ArgumentError, ShapeError
 from calor.functions.arguments import common_dtype
 from calor.functions.linear_algebra_contract import Product, plan
-from calor.functions.operands import as_tensor, lowered
+from calor.functions.operands import as_tensors, lowered
 from calor.interning import remember
 from calor.local import local
 from calor.ops.base import Op, signature
@@ -76,7 +76,7 @@ def einsum(equation: str, /, *operands: Operand) -> Tensor:
     try:
         key = (equation, *[t._value.spec for t in tensors])
     except AttributeError:
-        tensors = [as_tensor(t) for t in tensors]
+        tensors = as_tensors(*tensors)
         key = (equation, *[t._value.spec for t in tensors])
     program = _PROGRAMS.get(key)
     if program is None:

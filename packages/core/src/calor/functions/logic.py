@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calor.functions.operands import pair, single, truth
+from calor.functions.operands import pair, placed, single, truth
 from calor.ops import elementwise as e
 from calor.tensor.tensor import Operand, Tensor
 
@@ -261,6 +261,7 @@ def logical_and(x1: Operand, x2: Operand, /) -> Tensor:
     >>> calor.logical_and(calor.asarray([True, False]), True).tolist()
     [True, False]
     """
+    x1, x2 = placed(x1, x2)
     return pair(e.bit_and, truth(x1), truth(x2))
 
 
@@ -296,6 +297,7 @@ def logical_or(x1: Operand, x2: Operand, /) -> Tensor:
     >>> calor.logical_or(calor.asarray([True, False]), False).tolist()
     [True, False]
     """
+    x1, x2 = placed(x1, x2)
     return pair(e.bit_or, truth(x1), truth(x2))
 
 
@@ -331,6 +333,7 @@ def logical_xor(x1: Operand, x2: Operand, /) -> Tensor:
     >>> calor.logical_xor(calor.asarray([True, False]), True).tolist()
     [False, True]
     """
+    x1, x2 = placed(x1, x2)
     return pair(e.bit_xor, truth(x1), truth(x2))
 
 

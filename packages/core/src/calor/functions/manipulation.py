@@ -7,7 +7,7 @@ from math import prod
 from calor.dtypes import int64
 from calor.errors import ShapeError
 from calor.functions.arguments import many_axes, one_axis, sizes_of
-from calor.functions.operands import as_tensor, stretched
+from calor.functions.operands import as_tensor, as_tensors, stretched
 from calor.ops import movement as m
 from calor.recording.recipes import broadcast_shapes
 from calor.recording.views import PERMUTE, RESHAPE, note_view
@@ -191,7 +191,7 @@ def broadcast_arrays(*arrays: Operand) -> list[Tensor]:
     >>> [t.shape for t in calor.broadcast_arrays(calor.ones(3), calor.ones((2, 1)))]
     [(2, 3), (2, 3)]
     """
-    tensors = [as_tensor(t) for t in arrays]
+    tensors = as_tensors(*arrays)
     if not tensors:
         return []
     shape = broadcast_shapes("broadcast_arrays", [t._value.spec for t in tensors])

@@ -46,6 +46,23 @@ def as_tensor(x: Any, like: Tensor | None = None) -> Tensor:
     raise _foreign(x)
 
 
+def as_tensors(*operands: Any) -> list[Tensor]:
+    """Return tensors for tensors, numbers and host arrays; these on the device of the first tensor.
+
+    Without a tensor all are on the current device. DTypeError as :func:`as_tensor`.
+    """
+    like: Any = next((x for x in operands if isinstance(x, Handle)), None)
+    return [as_tensor(x, like) for x in operands]
+
+
+def placed(*operands: Any) -> tuple[Any, ...]:
+    """Return operands with the host arrays beside a tensor on its device; numbers stay numbers."""
+    like: Any = next((x for x in operands if isinstance(x, Handle)), None)
+    if like is None:
+        return operands
+    return tuple(as_tensor(x, like) if isinstance(x, np.ndarray) else x for x in operands)
+
+
 def _foreign(x: Any) -> DTypeError:
     return DTypeError(
         f"an operand is a {type(x).__name__}; operands are tensors, numbers and NumPy arrays: "
@@ -161,14 +178,16 @@ def truth(x: Any) -> Any:
 
 def select(condition: Any, x1: Any, x2: Any) -> Tensor:
     """Record ``where``: x1 where the condition holds, x2 elsewhere; both may be numbers."""
-    condition = as_tensor(truth(condition))
     a, b = python_number(x1), python_number(x2)
+    like: Any = next((x for x in (condition, a, b) if isinstance(x, Handle)), None)
+    known = truth(condition) if isinstance(condition, NUMBERS) else condition
+    condition = truth(as_tensor(known, like))
     if isinstance(a, NUMBERS) and isinstance(b, NUMBERS):
         common = dtypes.promote(dtypes.as_dtype(type(a)), dtypes.as_dtype(type(b)))
     elif isinstance(a, NUMBERS):
-        common = dtypes.promote_weak(as_tensor(b).dtype, weak_spec(a).dtype)
+        common = dtypes.promote_weak(as_tensor(b, like).dtype, weak_spec(a).dtype)
     elif isinstance(b, NUMBERS):
-        common = dtypes.promote_weak(as_tensor(a).dtype, weak_spec(b).dtype)
+        common = dtypes.promote_weak(as_tensor(a, like).dtype, weak_spec(b).dtype)
     operands = [
         number_on(t, common, condition.device)
         if isinstance(t, NUMBERS)
@@ -181,7 +200,7 @@ def select(condition: Any, x1: Any, x2: Any) -> Tensor:
 
 def together(tensors: Sequence[Any], what: str) -> list[Tensor]:
     """Return operands as tensors of their common dtype; DTypeError when there is none."""
-    made = [as_tensor(t) for t in tensors]
+    made = as_tensors(*tensors)
     common = common_dtype([t.dtype for t in made], what)
     return [t if t.dtype is common else e.cast(t, dtype=common) for t in made]
 

@@ -18,7 +18,7 @@ from calor.errors import ArgumentError, DTypeError, ShapeError
 from calor.functions.arguments import common_dtype, integer, python_number
 from calor.functions.creation import asarray
 from calor.functions.manipulation import reshape
-from calor.functions.operands import as_tensor, pair, select, stretched
+from calor.functions.operands import as_tensor, as_tensors, pair, select, stretched
 from calor.ops import elementwise as e
 from calor.ops.sources import iota
 from calor.sizes import is_size
@@ -392,7 +392,7 @@ def meshgrid(*arrays: Operand, indexing: Literal["xy", "ij"] = "xy") -> list[Ten
     """
     if indexing not in ("xy", "ij"):
         raise ArgumentError(f"meshgrid: indexing {indexing!r} is neither 'xy' nor 'ij'")
-    tensors = [as_tensor(t) for t in arrays]
+    tensors = as_tensors(*arrays)
     for t in tensors:
         if t.ndim > 1:
             raise ShapeError(f"meshgrid: shape {t.shape} has {t.ndim} axes; each tensor has one")

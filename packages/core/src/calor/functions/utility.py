@@ -6,7 +6,7 @@ from calor import dtypes
 from calor.errors import ArgumentError, ShapeError
 from calor.functions.arguments import integer, one_axis
 from calor.functions.joining import concat, split
-from calor.functions.operands import as_tensor, pair, select, single
+from calor.functions.operands import as_tensor, as_tensors, pair, select, single
 from calor.functions.reductions import all as all_true
 from calor.ops import elementwise as e
 from calor.tensor.tensor import Operand, Tensor
@@ -131,7 +131,7 @@ def isclose(
     >>> calor.isclose(calor.asarray([1.0, 2.0]), calor.asarray([1.000001, 2.1])).tolist()
     [True, False]
     """
-    x1, x2 = as_tensor(x1), as_tensor(x2)
+    x1, x2 = as_tensors(x1, x2)
     if not x1.dtype.is_inexact and not x2.dtype.is_inexact:
         x1, x2 = (e.cast(t, dtype=dtypes.float64) for t in (x1, x2))
     distance = single(e.abs, pair(e.sub, x1, x2))
@@ -217,5 +217,5 @@ def array_equal(x1: Operand, x2: Operand, /) -> bool:
     >>> calor.array_equal(calor.asarray([1, 2]), calor.asarray([1, 2]))
     True
     """
-    x1, x2 = as_tensor(x1), as_tensor(x2)
+    x1, x2 = as_tensors(x1, x2)
     return x1.shape == x2.shape and bool(all_true(pair(e.equal, x1, x2)))

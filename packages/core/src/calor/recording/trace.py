@@ -65,7 +65,8 @@ class Trace(Nodes):
         if value.device is not self.device:
             raise DeviceError(
                 f"operands are on {self.device.name} and {value.device.name}; "
-                f'move one of them: x.to("{self.device.name}")'
+                f'move one of them: x.to("{self.device.name}"), or of a NumPy array make a tensor '
+                f'there: calor.asarray(x, device="{self.device.name}")'
             )
         if value.buffer is None:
             source = value.trace

@@ -8,7 +8,7 @@ from calor import dtypes
 from calor.errors import ArgumentError, DTypeError, ShapeError
 from calor.functions.arguments import integer
 from calor.functions.manipulation import expand_dims
-from calor.functions.operands import as_tensor, lowered, pair, select, together
+from calor.functions.operands import as_tensor, as_tensors, lowered, pair, select, together
 from calor.ops import elementwise as e
 from calor.ops.contraction import dot_general
 from calor.ops.indexing import gather
@@ -152,7 +152,7 @@ def embedding(indices: Operand, weight: Operand, *, padding_index: int | None = 
     >>> functional.embedding(calor.asarray([1, 0]), calor.asarray([[1.0], [2.0]])).tolist()
     [[2.0], [1.0]]
     """
-    indices, weight = as_tensor(indices), as_tensor(weight)
+    indices, weight = as_tensors(indices, weight)
     if not indices.dtype.is_integer:
         raise DTypeError(
             f"embedding: indices must be integers, not {indices.dtype.name}; cast them"

@@ -9,7 +9,7 @@ from calor.dtypes import bool_
 from calor.errors import ArgumentError, DTypeError, ShapeError
 from calor.functions.activation import floating
 from calor.functions.manipulation import broadcast_to, reshape
-from calor.functions.operands import as_tensor, lowered, together
+from calor.functions.operands import as_tensor, as_tensors, lowered, together
 from calor.ops.attention import attention, weighted
 from calor.ops.attention import attention_weights as attention_weights_of
 from calor.ops.composites import like, wide
@@ -87,7 +87,7 @@ def scaled_dot_product_attention(
     [[[1.0], [2.0]]]
     """
     what = "scaled_dot_product_attention"
-    q, k, v = together([lowered(floating(x, what)) for x in (query, key, value)], what)
+    q, k, v = together([lowered(floating(x, what)) for x in as_tensors(query, key, value)], what)
     if not 2 <= q.ndim == k.ndim == v.ndim:
         raise ShapeError(
             f"{what}: query {q.shape}, key {k.shape} and value {v.shape} must have the same "
@@ -159,7 +159,7 @@ def attention_weights(
     [[[1.0, 0.0], [0.5, 0.5]]]
     """
     what = "attention_weights"
-    q, k = together([lowered(floating(x, what)) for x in (query, key)], what)
+    q, k = together([lowered(floating(x, what)) for x in as_tensors(query, key)], what)
     if not 2 <= q.ndim == k.ndim:
         raise ShapeError(f"{what}: query {q.shape} and key {k.shape} must have 2 axes or more")
     made: Any = attention_weights_of(
@@ -200,7 +200,7 @@ def _extras(mask: Any, bias: Any, q: Tensor, k: Tensor, what: str) -> list[Tenso
             )
         found.append(mask)
     if bias is not None:
-        found.append(floating(bias, what))
+        found.append(floating(as_tensor(bias, q), what))
     scores = (*q.shape[:-1], k.shape[-2])
     return [_fitted(x, scores, what) for x in found]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from calor.errors import ArgumentError, DTypeError, ShapeError
 from calor.functions.half_types import in_float32
 from calor.functions.manipulation import expand_dims
-from calor.functions.operands import as_tensor, pair, select
+from calor.functions.operands import as_tensor, as_tensors, pair, select
 from calor.functions.ranges import arange
 from calor.functions.reductions import max as largest
 from calor.functions.reductions import sum as total
@@ -75,7 +75,7 @@ def embedding_bag(
     [[1.5], [4.0]]
     """
     what = "embedding_bag"
-    indices, weight = as_tensor(indices), as_tensor(weight)
+    indices, weight = as_tensors(indices, weight)
     if mode not in _MODES:
         raise ArgumentError(f"{what}: mode {mode!r} is none of {', '.join(_MODES)}")
     if not indices.dtype.is_integer:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from calor.errors import ArgumentError, ShapeError
 from calor.functions.arguments import integer
 from calor.functions.manipulation import reshape
-from calor.functions.operands import lowered, pair, together
+from calor.functions.operands import as_tensor, lowered, pair, together
 from calor.ops import contraction as rows
 from calor.ops import elementwise as e
 from calor.ops.movement import number_like, pad, slice_
@@ -479,7 +479,9 @@ def _with_bias(made: Tensor, bias: Any, what: str) -> Tensor:
             f"{what}: bias of shape {bias.shape} must hold one number for each of the "
             f"{made.shape[1]} output channels"
         )
-    return pair(e.add, made, reshape(lowered(bias), (-1,) + (1,) * (made.ndim - 2)))
+    return pair(
+        e.add, made, reshape(lowered(as_tensor(bias, made)), (-1,) + (1,) * (made.ndim - 2))
+    )
 
 
 def _conv(

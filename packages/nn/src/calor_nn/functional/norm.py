@@ -340,6 +340,9 @@ def batch_norm(
     """
     x = floating(x, "batch_norm")
     channels = _channels(x, "batch_norm", weight, bias)
+    running_mean, running_var = (
+        None if t is None else as_tensor(t, x) for t in (running_mean, running_var)
+    )
     if not training:
         if running_mean is None or running_var is None:
             raise ArgumentError(
@@ -482,8 +485,8 @@ def _affine_channels(x: Tensor, weight: Any, bias: Any) -> Tensor:
     shape = (-1,) + (1,) * (x.ndim - 2)
     return _affine(
         x,
-        None if weight is None else reshape(weight, shape),
-        None if bias is None else reshape(bias, shape),
+        None if weight is None else reshape(as_tensor(weight, x), shape),
+        None if bias is None else reshape(as_tensor(bias, x), shape),
     )
 
 

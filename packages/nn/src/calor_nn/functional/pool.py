@@ -18,7 +18,7 @@ from calor.dtypes import int64
 from calor.errors import ArgumentError, ShapeError
 from calor.functions.activation import floating
 from calor.functions.manipulation import reshape
-from calor.functions.operands import as_tensor, pair, stretched
+from calor.functions.operands import as_tensor, as_tensors, pair, stretched
 from calor.ops import contraction as rows
 from calor.ops import elementwise as e
 from calor.ops.sources import iota
@@ -427,7 +427,8 @@ def max_unpool(x: Operand, indices: Tensor, /, output_size: Sequence[int]) -> Te
     from calor.functions.creation import zeros
     from calor.ops.indexing import scatter_along
 
-    x, sizes = as_tensor(x), tuple(output_size)
+    x, indices = as_tensors(x, indices)
+    sizes = tuple(output_size)
     lead = x.shape[: x.ndim - len(sizes)]
     if indices.shape != x.shape or len(lead) not in (1, 2):
         raise ShapeError(

@@ -10,6 +10,7 @@ import calor
 from calor.errors import ArgumentError, ShapeError
 from calor.functions.activation import floating
 from calor.functions.half_types import in_float32
+from calor.functions.operands import as_tensor
 from calor_nn.functional.windows import constant_table
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ def rotary_embedding(
         raise ShapeError(f"{what}: shape {x.shape} has fewer than {dim} features")
     if positions is None:
         positions = calor.arange(x.shape[-2], device=x.device)
+    positions = as_tensor(positions, x)
     rates = (float(base) ** (-np.arange(0, dim, 2) / dim)).astype(x.dtype.numpy)
     angles = calor.expand_dims(positions.astype(x.dtype), -1) * constant_table(rates, x.device)
     cos, sin = calor.cos(angles), calor.sin(angles)

@@ -17,6 +17,7 @@ import calor
 from calor.errors import ArgumentError, ShapeError
 from calor.functions.activation import floating
 from calor.functions.arguments import integer
+from calor.functions.operands import as_tensors
 from calor.ops.composites import like, wide
 from calor_nn.functional.samples import samples
 from calor_nn.functional.windows import constant_table
@@ -79,7 +80,7 @@ def grid_sample(
     1.5
     """
     what = "grid_sample"
-    x, grid = floating(x, what), floating(grid, what)
+    x, grid = (floating(t, what) for t in as_tensors(x, grid))
     rank = x.ndim - 2
     if rank < 1 or grid.ndim != x.ndim or grid.shape[0] != x.shape[0] or grid.shape[-1] != rank:
         raise ShapeError(
@@ -234,7 +235,7 @@ def deform_conv2d(
     9.0
     """
     what = "deform_conv2d"
-    x, offset, weight = (floating(t, what) for t in (x, offset, weight))
+    x, offset, weight = (floating(t, what) for t in as_tensors(x, offset, weight))
     if x.ndim != 4 or weight.ndim != 4 or x.shape[1] % max(weight.shape[1], 1):
         raise ShapeError(
             f"{what}: x {x.shape} and weight {weight.shape} must have four axes, and the channels "
