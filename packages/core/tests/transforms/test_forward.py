@@ -105,3 +105,46 @@ def test_a_jitted_loop_moves_forward_as_the_loop_does() -> None:
     assert calor.jvp(calor.jit(loop), (x,), (t,))[1].tolist() == want
     assert calor.linearize(calor.jit(loop), x)[1](t).tolist() == want
     assert calor.jacfwd(calor.jit(loop))(x).shape == (2, 2)
+
+
+_ROWS = np.array([0.0, 1.0, 2.0])
+
+
+def _grown(x: Any) -> Any:
+    return calor.while_loop(lambda c: c < 100, lambda c: c * c, x)
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        lambda x: calor.cond(x > 1, lambda: _grown(x), lambda: x * 0),
+        lambda x: calor.scan(lambda c, _: (_grown(c) / 10, c * c), x, length=3),
+        lambda x: calor.scan(
+            lambda c, r: ((c[0] + r, c[1] + 1), _grown(r + c[1])), (x, 0), x + _ROWS
+        ),
+        lambda x: calor.fori_loop(0, 3, lambda i, c: _grown(c + i) / 10, x),
+        lambda x: calor.checkpoint(_grown)(x),
+        lambda x: calor.cond(x < 1, lambda: x, lambda: calor.jit(calor.checkpoint(_grown))(x)),
+    ],
+    ids=["cond", "scan", "rows", "fori_loop", "checkpoint", "jit of checkpoint in cond"],
+)
+@pytest.mark.parametrize("jitted", [False, True])
+def test_a_loop_without_gradient_moves_forward_inside(around: Any, jitted: bool) -> None:
+    with calor.default_dtype("float64"):
+        x, t, step = calor.asarray(2.1), calor.asarray(1.0), 1e-6
+
+        def forward(x: Any) -> Any:
+            return calor.tree.leaves(calor.jvp(around, (x,), (t,))[1])
+
+        made = calor.jit(forward)(x) if jitted else forward(x)
+        ends = (calor.tree.leaves(around(x + s)) for s in (step, -step))
+        for got, high, low in zip(made, *ends, strict=True):
+            if got.dtype.is_inexact:
+                want = (high - low) / (2 * step)
+                assert calor.allclose(got, want, rtol=1e-4, atol=1e-4)
+        # And once more: the derivative of the derivative.
+        again = calor.jvp(forward, (x,), (t,))[1]
+        ends = (forward(x + s) for s in (step, -step))
+        for got, high, low in zip(again, *ends, strict=True):
+            if got.dtype.is_inexact:
+                assert calor.allclose(got, (high - low) / (2 * step), rtol=1e-4, atol=1e-3)

@@ -1,4 +1,4 @@
-"""Gradients of control flow, written in control flow, and given to its rows."""
+"""Gradients of control flow, written in control flow, and given to its rows with their tangents."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from calor.recording.replay import replay
 from calor.specs import spec
 from calor.transforms import control
 from calor.transforms.bodies import Body
-from calor.transforms.forward import jvp
+from calor.transforms.control_tangents import cond_jvp, inexact, scan_jvp, while_jvp
 from calor.transforms.grad import vjp
 from calor.transforms.scan_products import apart
 from calor.transforms.scan_saves import with_rows
@@ -21,10 +21,6 @@ from calor.transforms.simplify import simplify
 
 def _as_list(g: Any) -> list[Any]:
     return list(g) if isinstance(g, list | tuple) else [g]
-
-
-def _inexact(tensors: Sequence[Any]) -> list[int]:
-    return [i for i, t in enumerate(tensors) if t.dtype.is_inexact]
 
 
 def _pull(
@@ -63,7 +59,7 @@ def cond_gradient(g: Any, y: Any, *x: Any, then: Graph, otherwise: Graph) -> lis
     floats = [i for i, s in enumerate(then.output_specs) if s.dtype.is_inexact]
     all_g = _as_list(g)
     gs = [all_g[i] for i in floats]
-    places = _inexact(operands)
+    places = inexact(operands)
     n = len(operands)
 
     def branch(graph: Graph) -> Any:
@@ -97,7 +93,7 @@ def scan_gradient(
     held, carry, xs = x[:captures], x[captures : captures + carries], x[captures + carries :]
     all_g, all_y = _as_list(g), _as_list(y)
     outs = len(body.output_specs) - carries
-    float_carry, float_held, float_xs = _inexact(carry), _inexact(held), _inexact(xs)
+    float_carry, float_held, float_xs = inexact(carry), inexact(held), inexact(xs)
     start = [_zeros(carry[i]) if all_g[i] is None else all_g[i] for i in float_carry]
     g_outs = {
         i: all_g[i]
@@ -171,53 +167,6 @@ def scan_gradient(
     return result
 
 
-def while_jvp(
-    tangents: Sequence[Any],
-    y: Any,
-    *x: Any,
-    condition: Graph,
-    body: Graph,
-    captures: tuple[int, int],
-) -> list[Any]:
-    """Tangents of while_loop: the loop on carry and tangent together."""
-    first, rest = x[: captures[0]], x[captures[0] :]
-    second, carry = rest[: captures[1]], rest[captures[1] :]
-    t_second = tangents[captures[0] : sum(captures)]
-    t_carry = tangents[sum(captures) :]
-    floats = _inexact(carry)
-    start = [
-        zeros(carry[i].shape, dtype=carry[i].dtype, device=carry[i].device)
-        if t_carry[i] is None
-        else t_carry[i]
-        for i in floats
-    ]
-    moving = [i for i, t in enumerate(t_second) if t is not None]
-
-    def test(state: tuple[list[Any], list[Any]]) -> Any:
-        return replay(condition, [*state[0], *first])[0]
-
-    def step(state: tuple[list[Any], list[Any]]) -> Any:
-        values, ts = state
-
-        def run(*parts: Any) -> list[Any]:
-            given, more = list(values), list(second)
-            for i, t in zip(floats, parts[: len(floats)], strict=True):
-                given[i] = t
-            for i, t in zip(moving, parts[len(floats) :], strict=True):
-                more[i] = t
-            return replay(body, [*given, *more])
-
-        primals = [values[i] for i in floats] + [second[i] for i in moving]
-        made, derivatives = jvp(run, primals, [*ts, *(t_second[i] for i in moving)])
-        return made, [derivatives[i] for i in floats]
-
-    _, found = control.while_loop(test, step, (list(carry), start))
-    result: list[Any] = [None] * len(carry)
-    for i, t in zip(floats, found, strict=True):
-        result[i] = t
-    return result if len(result) > 1 else result[0]
-
-
-rows.cond.differentiate_by(vjp=cond_gradient)
-rows.scan.differentiate_by(vjp=scan_gradient)
+rows.cond.differentiate_by(vjp=cond_gradient, jvp=cond_jvp)
+rows.scan.differentiate_by(vjp=scan_gradient, jvp=scan_jvp)
 rows.while_loop.differentiate_by(jvp=while_jvp)

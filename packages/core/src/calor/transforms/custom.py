@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +34,7 @@ from calor.tensor.tensor import wrap
 from calor.tensor.values import Handle
 from calor.transforms.bodies import Body, state, store
 from calor.transforms.forms import Form, fitting
-from calor.transforms.forward import jvp
+from calor.transforms.forward import jvp, tangents_of
 from calor.transforms.forward_rules import Push
 
 # The same value under another name: passes must not merge what is computed from it with what is
@@ -395,19 +396,27 @@ def checkpoint(function: Callable[..., Any]) -> Callable[..., Any]:  # numpydoc 
                 # only while the transform runs that asks for the gradient.
                 journal.note(tensor)
 
-        def pull(gs: list[Any]) -> list[Any]:
-            create_graph = local.grad_enabled
+        @contextmanager
+        def rerun() -> Iterator[list[Any]]:
             with enable_grad(), journal.rewound(), mode, casting_anew(), ending_at(edges):
                 again = [barrier(x) if isinstance(x, Handle) else x for x in held]
                 inner_args, inner_kwargs = tree.unflatten(structure, again)
-                made = tree.leaves(function(*inner_args, **inner_kwargs))
                 # Before state is put back, which the function may have returned.
+                yield tree.leaves(function(*inner_args, **inner_kwargs))
+
+        def pull(gs: list[Any]) -> list[Any]:
+            create_graph = local.grad_enabled
+            with rerun() as made:
                 pairs = [(y._record, g) for y, g in zip(made, gs, strict=True) if g is not None]
             found = backpropagate(pairs, edges, create_graph)
             return [found.get(id(r)) for r in edges]
 
+        def push(tangents: Sequence[Any]) -> list[Any]:
+            with rerun() as made:
+                return tangents_of(made, edges, tangents)
+
         specs = tuple(y._value.spec if isinstance(y, Handle) else _NO_TENSOR for y in outputs)
-        record = Custom(tuple(edges), pull, len(outputs), specs)
+        record = Custom(tuple(edges), pull, len(outputs), specs, push)
         # What was made without gradients, or does not depend on what has one, stays without.
         results = [
             new if isinstance(y, Handle) and y._record is not None else y

@@ -214,7 +214,9 @@ def _tangent(record: Record, tangents: list[Any]) -> Any:
             None if t is None else _through(t, steps)
             for t, steps in zip(tangents, recipe.prologues, strict=True)
         ]
-        return sig.op.jvp(prepared, record.result(), *record.operands(), **sig.attributes)
+        found = sig.op.jvp(prepared, record.result(), *record.operands(), **sig.attributes)
+        if found is not NotImplemented:
+            return found
     if isinstance(record, ManyRecord):
         return transposed(record.pull, sig.outputs, tangents)
     return transposed(lambda us: record.pull(us[0]), sig.outputs, tangents)[0]
@@ -228,22 +230,43 @@ def push_forward(
     The graph is recorded again; a loop that has no gradient has a derivative.
     """
     given = list(inputs)
-    moving: dict[int, Any] = {}
     with enable_grad():
-        for i, t in zip(wanted, tangents, strict=True):
-            leaf = Leaf(given[i]._record)
-            if t is not None:
-                moving[id(leaf)] = t
-            given[i] = wrap(given[i]._value, leaf)
+        for i in wanted:
+            given[i] = wrap(given[i]._value, Leaf(given[i]._record))
         outputs = replay(graph, given)
         leaves = [given[i]._record for i in wanted]
-        order = reachable((y._record for y in outputs), frozenset(map(id, leaves)))[::-1]
-        for record in order:
-            if id(record) not in moving:
-                _push(record, moving)
+        found = tangents_of(outputs, leaves, tangents)
     for leaf in leaves:
         leaf.active = False
-    return [None if y._record is None else moving.get(id(y._record)) for y in outputs]
+    return found
+
+
+def tangents_of(
+    outputs: Sequence[Any], starts: Sequence[Any], tangents: Sequence[Any]
+) -> list[Any]:
+    """Return the tangents of recorded values for those of the records that they come from.
+
+    Parameters
+    ----------
+    outputs : sequence of Any
+        Tensors, and what is none.
+    starts : sequence of Record
+        Where the way back ends.
+    tangents : sequence of Tensor or None
+        One for each of ``starts``.
+
+    Returns
+    -------
+    list of Tensor or None
+        One for each output, None where nothing moves.
+    """
+    moving = {id(r): t for r, t in zip(starts, tangents, strict=True) if t is not None}
+    records = [y._record if isinstance(y, Handle) else None for y in outputs]
+    stop = frozenset(map(id, starts))
+    for record in reachable((r for r in records if r is not None), stop)[::-1]:
+        if id(record) not in moving:
+            _push(record, moving)
+    return [None if r is None else moving.get(id(r)) for r in records]
 
 
 def transposed(

@@ -386,14 +386,8 @@ def wrapped(name: str, rng: Rng, shape: tuple[int, ...], inner: Block, other: Bl
         run,
         f"{name} [{run.__qualname__.split('.')[-1]}] of ({inner.text}; {other.text})",
         inner.backward and other.backward and "-backward" not in means,
-        _forward(name, inner, other) and "-forward" not in means,
+        inner.forward and other.forward and "-forward" not in means,
     )
-
-
-def _forward(name: str, inner: Block, other: Block) -> bool:
-    """Return whether forward mode is left: that of a loop or a branch needs the way back."""
-    back = inner.backward and other.backward
-    return inner.forward and other.forward and (back or name not in ("cond", "scan"))
 
 
 def fits(name: str, inner: Block) -> bool:
