@@ -65,6 +65,9 @@ VARIABLES = {
         "the system's", "a file with the certificate that signed those of servers"
     ),
     "CALOR_HTTP_PATIENCE": Variable("30", "the seconds after which a server counts as away"),
+    "CALOR_HTTP_STREAM": Variable(
+        "1", "`0` sends each request to servers of devices by itself, without a WebSocket"
+    ),
     "CALOR_HTTP_TOKEN": Variable("none", "the token of servers of devices"),
     "CALOR_HTTP_TOKENS": Variable(
         "the user's configuration", "the file with the tokens of servers of devices"

@@ -10,20 +10,23 @@ import ipaddress
 import os
 import ssl
 import time
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
 from calor.errors import DeviceError, DeviceLostError, FormatError
 from calor_http.errors import decode_error
-from calor_http.frames import MESSAGE, compresses, unpack, unseal
+from calor_http.frames import MESSAGE, Content, compresses, message_of, unpack, unseal
 
 VERSION: Final = 1
 _WORKING: Final = 202
 _BUSY: Final = (408, 422, 429, 502, 503, 504)
 _FIRST_PAUSE: Final = 0.02
 _LONGEST_PAUSE: Final = 2.0
+T = TypeVar("T")
 
 
 def is_loopback(host: str) -> bool:
@@ -38,6 +41,10 @@ def is_loopback(host: str) -> bool:
 
 class Away(DeviceLostError):
     """The server did not answer for as long as the client is patient."""
+
+
+class Working(Exception):
+    """The request still runs: it is to be sent again."""
 
 
 class Connection:
@@ -56,18 +63,22 @@ class Connection:
         self.base = base
         self.patience = float(os.environ.get("CALOR_HTTP_PATIENCE", "30"))
         self.compress = compresses() and os.environ.get("CALOR_HTTP_ZSTD", "0") == "1"
-        local = is_loopback(url.host)
+        local = self._local = is_loopback(url.host)
         if token and url.scheme == "http" and not local:
             raise DeviceError(f"the token would go to {url.host} without encryption; use https://")
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self.headers = {"Authorization": f"Bearer {token}"} if token else {}
         if self.compress:
-            headers["X-Calor-Zstd"] = "1"
+            self.headers["X-Calor-Zstd"] = "1"
         authority = os.environ.get("CALOR_HTTP_CA")
-        verify: Any = ssl.create_default_context(cafile=authority) if authority else True
+        self.context = (
+            ssl.create_default_context(cafile=authority)
+            if authority
+            else httpx.create_ssl_context(trust_env=not local)
+        )
         self._client = httpx.Client(
             base_url=base,
-            headers=headers,
-            verify=verify,
+            headers=self.headers,
+            verify=self.context,
             trust_env=not local,
             # A server that works for longer says so.
             timeout=httpx.Timeout(45.0, connect=5.0),
@@ -75,30 +86,23 @@ class Connection:
 
     def message(self, method: str, path: str, content: bytes = b"") -> Any:
         """Send a request and return the message of its answer."""
-        return unpack(self._send(method, path, content), MESSAGE)
+        return message_of(self.content(method, path, content))
 
-    def content(self, method: str, path: str) -> bytes:
-        """Send a request and return the bytes of its answer."""
-        return unseal(self._send(method, path, b""), MESSAGE)
+    def content(self, method: str, path: str, content: bytes = b"") -> Content:
+        """Send a request and return the content of its answer."""
+        return self.patiently(lambda: self._once(method, path, content))
 
-    def _send(self, method: str, path: str, content: bytes) -> bytes:
-        """Return the frame of the answer; raise the error that the server tells."""
+    def patiently(self, attempt: Callable[[], T]) -> T:
+        """Return what an attempt at a request returns, which is repeated while connections fail."""
         began = time.monotonic()
         pause = _FIRST_PAUSE
         while True:
             try:
-                answer = self._client.request(method, path, content=content)
-                if answer.status_code == 200:
-                    frame: bytes = answer.content
-                    unseal(frame, MESSAGE)
-                    return frame
-                if answer.status_code == _WORKING:
-                    began, pause = time.monotonic(), _FIRST_PAUSE
-                    continue
-                if answer.status_code not in _BUSY:
-                    raise self._refusal(answer)
-                why = f"status {answer.status_code}"
-            except (httpx.TransportError, FormatError) as error:
+                return attempt()
+            except Working:
+                began, pause = time.monotonic(), _FIRST_PAUSE
+                continue
+            except (httpx.TransportError, OSError, FormatError) as error:
                 why = f"{type(error).__name__}: {error}"
             if time.monotonic() - began + pause > self.patience:
                 raise Away(
@@ -108,18 +112,39 @@ class Connection:
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def _refusal(self, answer: httpx.Response) -> Exception:
-        if answer.status_code == 401:
+    def _once(self, method: str, path: str, content: bytes) -> Content:
+        answer = self._client.request(method, path, content=content)
+        self.check(answer.status_code, answer.content)
+        return unseal(answer.content, MESSAGE)
+
+    def check(self, status: int, frame: Content) -> None:
+        """Raise what an answer's status says, unless it is that of a request that was answered."""
+        if status == 200:
+            return
+        if status == _WORKING:
+            raise Working
+        if status in _BUSY:
+            raise ConnectionError(f"status {status}")
+        raise self._refusal(status, frame)
+
+    def _refusal(self, status: int, frame: Content) -> Exception:
+        if status == 401:
             return DeviceError(
                 f"{self.base} does not know the token; set CALOR_HTTP_TOKEN, or add a line "
                 f'"{self.base.partition("//")[2]} TOKEN" to the file of tokens'
             )
         try:
-            return decode_error(unpack(answer.content, MESSAGE)["error"])
+            return decode_error(unpack(frame, MESSAGE)["error"])
         except (FormatError, KeyError, TypeError):
-            return DeviceError(
-                f"{self.base} answered with status {answer.status_code}; is it calor's server?"
-            )
+            return DeviceError(f"{self.base} answered with status {status}; is it calor's server?")
+
+    @property
+    def direct(self) -> bool:
+        """Whether no proxy of the environment stands before the server."""
+        url = httpx.URL(self.base)
+        proxies = {} if self._local else getproxies()
+        named = url.scheme in proxies or "all" in proxies
+        return not named or bool(proxy_bypass(url.host))
 
     def close(self) -> None:
         """Close what is open."""

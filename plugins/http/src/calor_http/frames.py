@@ -21,6 +21,11 @@ MESSAGE: Final = 1 << 24
 CHUNK: Final = 1 << 22
 PLAIN: Final = 0
 ZSTD: Final = 1
+# The bytes of a frame before its content.
+HEAD: Final = 5
+_PLAIN_HEAD: Final = bytes((PLAIN,))
+_ZSTD_HEAD: Final = bytes((ZSTD,))
+Content = bytes | bytearray | memoryview
 # Shorter content is not worth the work.
 _SMALL: Final = 512
 
@@ -33,25 +38,35 @@ def compresses() -> bool:
     return zstandard is not None
 
 
-def seal(content: bytes | memoryview, compress: bool = False) -> bytes:
+def seal(content: Content, compress: bool = False) -> bytes:
     """Return content as a frame."""
-    kind = PLAIN
+    return b"".join(seal_parts(content, compress))
+
+
+def seal_parts(content: Content, compress: bool = False) -> tuple[bytes, Content]:
+    """Return a frame as its head and its content, which is not copied."""
+    kind = _PLAIN_HEAD
     if compress and zstandard is not None and len(content) >= _SMALL:
         made = zstandard.ZstdCompressor(level=1).compress(content)
         if len(made) < len(content):
-            kind, content = ZSTD, made
-    head = bytes([kind])
-    check = zlib.crc32(content, zlib.crc32(head))
-    return b"".join((check.to_bytes(4, "little"), head, content))
+            kind, content = _ZSTD_HEAD, made
+    check = zlib.crc32(content, zlib.crc32(kind))
+    return check.to_bytes(4, "little") + kind, content
 
 
-def unseal(frame: bytes, limit: int) -> bytes:
+def fits(head: Content, content: Content) -> bool:
+    """Return whether a frame's head fits its content."""
+    return zlib.crc32(content, zlib.crc32(head[4:])) == int.from_bytes(head[:4], "little")
+
+
+def unseal(frame: Content, limit: int) -> Content:
     """Return the content of a frame; FormatError if it is damaged or longer than a limit."""
-    if len(frame) < 5:
+    if len(frame) < HEAD:
         raise FormatError(f"a frame has {len(frame)} bytes; it was cut off")
-    if zlib.crc32(memoryview(frame)[4:]) != int.from_bytes(frame[:4], "little"):
+    view = memoryview(frame)
+    if not fits(view[:HEAD], view[HEAD:]):
         raise FormatError("the checksum of a frame does not fit; it was damaged on the way")
-    kind, content = frame[4], frame[5:]
+    kind, content = view[4], view[HEAD:]
     if kind == PLAIN:
         if len(content) > limit:
             raise FormatError(f"a frame holds {len(content)} bytes, more than {limit}")
@@ -73,9 +88,13 @@ def pack(message: Any, compress: bool = False) -> bytes:
     return seal(msgpack.packb(message, use_bin_type=True), compress)
 
 
-def unpack(frame: bytes, limit: int) -> Any:
+def unpack(frame: Content, limit: int) -> Any:
     """Return the message in a frame; FormatError for whatever is wrong with it."""
-    content = unseal(frame, limit)
+    return message_of(unseal(frame, limit))
+
+
+def message_of(content: Content) -> Any:
+    """Return the message in the content of a frame; FormatError for what is none."""
     try:
         return msgpack.unpackb(content, raw=False, strict_map_key=False, max_ext_len=0)
     except Exception as error:

@@ -181,9 +181,11 @@ class RemoteBackend(Backend):
         if type(found) is int:
             found = requests.fetch(blob, found)
             requests.put(["forget", blob], buffer.era)
+        else:
+            found = bytearray(found)
         if len(found) != spec.nbytes:
             raise ProtocolError(f"{len(found)} bytes came for {spec}", rule="download")
-        return np.frombuffer(bytearray(found), spec.dtype.numpy).reshape(spec.shape)
+        return np.frombuffer(found, spec.dtype.numpy).reshape(spec.shape)
 
     def copy(self, index: int, buffer: Any, spec: Spec, target: int) -> RemoteBuffer:
         """Copy a value on the server."""

@@ -65,6 +65,10 @@ class RemoteExecutable:
         self._given = [(v in graph.host, graph.specs[v]) for v in graph.inputs]
         self._largest = largest_op(graph)
         self._made = [known.nbytes for known in graph.output_specs]
+        # What a call sends at least, in bytes.
+        self._sent = 9 * (len(graph.inputs) + len(graph.outputs))
+        # The program itself is counted by the server.
+        self.nbytes = 0
 
     def __call__(
         self, inputs: Sequence[Any], into: Sequence[Buffer | None] | None = None
@@ -79,11 +83,12 @@ class RemoteExecutable:
             self.number, self.era, self.required_bytes = made
             era = self.era
         given: list[Any] = []
-        nbytes = 0
-        for thing, (host, known) in zip(inputs, self._given, strict=True):
+        nbytes = self._sent
+        for place, thing in enumerate(inputs):
             if type(thing) is RemoteBuffer:
-                given.append(thing.at(era))
+                given.append(thing.number if thing.era == era else thing.at(era))
                 continue
+            host, known = self._given[place]
             assert host, "an input that is no number of the host"
             data = np.asarray(thing, known.dtype.numpy).tobytes()
             nbytes += len(data) + _NUMBER
@@ -92,7 +97,7 @@ class RemoteExecutable:
         in_place: list[int] = []
         for place, size in enumerate(self._made):
             target = None if into is None else into[place]
-            if isinstance(target, RemoteBuffer):
+            if type(target) is RemoteBuffer:
                 target.at(era)
                 target.kept = None
                 in_place.append(place)
@@ -100,7 +105,6 @@ class RemoteExecutable:
             else:
                 results.append(backend.new(index, size, era))
         numbers = [result.number for result in results]
-        nbytes += 9 * (len(given) + len(numbers))
         self._requests.put(["run", self.number, given, numbers, in_place], era, nbytes)
         if config.debug:
             # An error now is one of the user's line.

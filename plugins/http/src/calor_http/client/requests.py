@@ -1,8 +1,10 @@
 """The commands of a client on their way to the server: queued, sent many at a time, answered.
 
 Requirements: who queues a command does not wait for it; commands run in the order in which they
-were queued; a request that is not answered is sent again with its number, as long as it takes. A
-thread sends while others queue, so the requests of a slow connection grow by themselves.
+were queued; a request that is not answered is sent again with its number, as long as it takes. One
+request is on its way at a time while others queue, so the requests of a slow connection grow by
+themselves. Who waits for an answer sends what is queued itself, unless another thread does: a hand
+from thread to thread would take longer than a small request.
 """
 
 from __future__ import annotations
@@ -16,18 +18,30 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final, Protocol
 
+import numpy as np
+
 from calor.errors import CalorError, DeviceLostError, ProtocolError
+from calor_http.client.link import Link
 from calor_http.connection import VERSION, Away, Connection
 from calor_http.errors import LeaseLostError, decode_error
-from calor_http.frames import CHUNK, MESSAGE, pack, seal
+from calor_http.frames import MESSAGE, pack
 
 # What waits here at most, in bytes and commands; who queues more waits.
 _ROOM: Final = 4 * MESSAGE
 _COMMANDS: Final = 1 << 13
 # What a command takes at least, in bytes.
 _LEAST: Final = 64
-# How often dropped values are told to the server when nothing else is.
+# Dropped values of so many bytes, or so many of them, are told to the server before what is queued
+# next; fewer wait, and are told together.
+_DROPPED_BYTES: Final = 1 << 20
+_DROPPED: Final = 256
+# How often dropped values are told to the server when nothing else is, in seconds.
 _TICK: Final = 0.5
+# While a program computes, its queue is looked at so often, and nobody wakes its thread: a thread
+# that wakes competes with the program, which may be about to wait for what it queued. After so
+# many looks at nothing the thread sleeps until it is woken.
+_NAP: Final = 0.001
+_NAPS: Final = 50
 
 
 class Dropped(Protocol):
@@ -35,6 +49,7 @@ class Dropped(Protocol):
 
     number: int
     era: int
+    nbytes: int
 
 
 @dataclass(slots=True)
@@ -67,7 +82,6 @@ class Requests:
         self.numbers = count(1)
         # Which session this is, counted from 1.
         self.era = 0
-        self._session = ""
         self._lease = 60.0
         self._most = _COMMANDS
         self._sent = 0
@@ -75,8 +89,19 @@ class Requests:
         self._current: list[Command] = []
         self._nbytes = 0
         self._dropped: deque[tuple[str, Dropped]] = deque()
+        self._dropped_bytes = 0
         self._complaint: CalorError | None = None
         self._ends = False
+        # How often the thread looks at the queue before it sleeps.
+        self._naps = 0
+        # Whether a thread sends.
+        self._sends = False
+        # The commands of the last request and their answers, until who waits has them.
+        self._answered: tuple[Sequence[Command], Any] | None = None
+        # How many commands waited when the server did not answer; None while it does.
+        self._rests: int | None = None
+        # When the server answered last.
+        self._heard = time.monotonic()
         self._state = threading.Condition(threading.RLock())
         self.open()
         self._thread = threading.Thread(target=self._work, name="calor-http", daemon=True)
@@ -86,7 +111,7 @@ class Requests:
         """Begin a session."""
         hello = {"version": VERSION}
         found = self._connection.message("POST", "/v1/sessions", pack(hello))
-        self._session = f"/v1/sessions/{found['session']}"
+        self._link = Link(self._connection, f"/v1/sessions/{found['session']}")
         self._lease = float(found["lease"])
         self._most = min(_COMMANDS, int(found["commands"]))
         self._sent = 0
@@ -105,6 +130,8 @@ class Requests:
     def dropped(self, thing: Dropped, command: str = "drop") -> None:
         """Note that nobody has a thing any more; it takes no lock, since it may run anywhere."""
         self._dropped.append((command, thing))
+        # An addition that another thread loses makes the values wait for others.
+        self._dropped_bytes += thing.nbytes
 
     def put(self, message: list[Any], era: int, nbytes: int = 0) -> None:
         """Queue the message of a command for a session."""
@@ -121,15 +148,21 @@ class Requests:
                 raise DeviceLostError("the connection was closed, or the process began to end")
             if era != self.era:
                 raise LeaseLostError("the server's session was lost; what it held has to be made")
-            self._add_dropped()
+            waits = command.future is not None
+            if waits or self._dropped_bytes > _DROPPED_BYTES or len(self._dropped) > _DROPPED:
+                self._add_dropped()
             self._queue.append(command)
             self._nbytes += command.nbytes
-            self._state.notify_all()
+            if not (waits or self._naps):
+                self._naps = _NAPS
+                self._state.notify_all()
 
     def ask(self, message: list[Any], era: int) -> Any:
         """Queue a command and wait; raise an error that is its answer, or an earlier one's."""
         future: Future[Any] = Future()
         self.queue(Command(message, future=future), era)
+        while not future.done() and self._begin_to_send():
+            self._turn()
         answer = future.result()
         with self._state:
             complaint, self._complaint = self._complaint, None
@@ -139,13 +172,9 @@ class Requests:
             raise decode_error(answer["error"])
         return answer
 
-    def fetch(self, number: int, nbytes: int) -> bytearray:
+    def fetch(self, number: int, nbytes: int) -> np.ndarray[Any, Any]:
         """Return contents that the server offers, piece by piece."""
-        made = bytearray()
-        path = f"{self._session}/blobs/{number}"
-        while len(made) < nbytes:
-            made += self._connection.content("GET", f"{path}/{len(made)}")
-        return made
+        return self._link.download(number, nbytes)
 
     def close(self) -> None:
         """Send what is queued, and end the session."""
@@ -153,48 +182,76 @@ class Requests:
             self._ends = True
             self._state.notify_all()
         self._thread.join(timeout=5.0)
-        self._connection.end(self._session)
+        self._link.close()
+        self._connection.end(self._link.session)
 
-    # What the sending thread does.
+    # What the thread does that sends: the one of this queue, or one that waits for an answer.
     def _work(self) -> None:
-        heard = time.monotonic()
+        while self._wait_until_due():
+            self._turn()
+
+    def _wait_until_due(self) -> bool:
+        """Wait until there is something to send, and begin to; return False at the end."""
         while True:
             with self._state:
-                if not self._current and not self._queue:
-                    if self._ends:
-                        return
-                    self._state.wait(min(_TICK, self._lease / 8))
+                rests = self._rests == len(self._queue) and not (self._full or self._ends)
+                if not (self._sends or rests):
                     self._add_dropped()
-                    idle = time.monotonic() - heard
-                    if not self._queue and idle < self._lease / 4:
-                        continue
-                commands = self._current or self._take()
-                self._current = commands
-                self._state.notify_all()
-            try:
-                self._send(commands)
-            except LeaseLostError as error:
-                self._lose(error)
-            except Away as error:
-                # The request stays, and is sent again when somebody asks next.
-                with self._state:
-                    waiting = len(self._queue)
-                    self._fail([*commands, *self._queue], error)
-                self._rest(waiting)
-            except Exception as error:
-                self._fail(commands, error)
-                with self._state:
-                    self._complaint = error if isinstance(error, CalorError) else None
-                    self._current = []
-                    # Whatever the server thinks of it, it is not sent again under its number.
-                    self._sent += 1
-            heard = time.monotonic()
+                    idle = time.monotonic() - self._heard
+                    late = idle >= self._lease / 4 and not self._ends
+                    if self._answered or self._current or self._queue or late:
+                        self._sends = True
+                        self._naps = _NAPS
+                        return True
+                    if self._ends:
+                        return False
+                    if self._naps:
+                        self._naps -= 1
+                if rests or not self._naps:
+                    self._naps = 0
+                    self._state.wait(min(_TICK, self._lease / 8))
+                    continue
+            time.sleep(_NAP)
 
-    def _rest(self, waiting: int) -> None:
-        """Wait until somebody queues a command behind those that wait, or waits for room."""
+    def _begin_to_send(self) -> bool:
+        """Begin to send, unless another thread does."""
         with self._state:
-            while len(self._queue) == waiting and not self._full and not self._ends:
-                self._state.wait()
+            begins = not self._sends
+            self._sends = True
+            return begins
+
+    def _turn(self) -> None:
+        """Send a request and let others send."""
+        with self._state:
+            full = self._full
+            commands = self._current or self._take()
+            self._current = commands
+            self._rests = None
+            if full:
+                self._state.notify_all()
+        try:
+            self._deliver()
+            self._send(commands)
+        except LeaseLostError as error:
+            self._lose(error)
+        except Away as error:
+            # The request stays, and is sent again when somebody asks next.
+            with self._state:
+                self._fail([*commands, *self._queue], error)
+                self._rests = len(self._queue)
+        except Exception as error:
+            self._fail(commands, error)
+            with self._state:
+                self._complaint = error if isinstance(error, CalorError) else None
+                self._current = []
+                # Whatever the server thinks of it, it is not sent again under its number.
+                self._sent += 1
+        finally:
+            with self._state:
+                self._heard = time.monotonic()
+                self._sends = False
+                if self._queue or self._current or self._answered or self._ends:
+                    self._state.notify_all()
 
     @property
     def _full(self) -> bool:
@@ -203,6 +260,7 @@ class Requests:
     def _add_dropped(self) -> None:
         """Queue what nobody has any more behind the commands that used it."""
         found: dict[str, list[int]] = {}
+        self._dropped_bytes = 0
         while self._dropped:
             command, thing = self._dropped.popleft()
             if thing.era == self.era:
@@ -223,34 +281,36 @@ class Requests:
         return taken
 
     def _send(self, commands: Sequence[Command]) -> None:
-        connection = self._connection
         for command in commands:
             if command.blob is not None:
-                self._upload(*command.blob)
+                self._link.upload(*command.blob)
                 command.blob = None
-        frame = pack([command.message for command in commands], connection.compress)
-        path = f"{self._session}/requests/{self._sent + 1}"
-        answers = connection.message("POST", path, frame)
+        frame = pack([command.message for command in commands], self._connection.compress)
+        answers = self._link.commands(self._sent + 1, frame)
+        # No interrupt comes between these lines: what was answered is not sent again.
         self._sent += 1
-        if not isinstance(answers, list) or len(answers) != len(commands):
-            raise ProtocolError("the server answered other commands than it was sent", rule="order")
-        with self._state:
-            self._current = []
-            for command, answer in zip(commands, answers, strict=True):
-                failed = isinstance(answer, dict) and "error" in answer
-                if command.future is None and failed and self._complaint is None:
-                    self._complaint = decode_error(answer["error"])
-        for command, answer in zip(commands, answers, strict=True):
-            if command.future is not None and not command.future.done():
-                command.future.set_result(answer)
+        self._current = []
+        self._answered = commands, answers
+        self._deliver()
 
-    def _upload(self, number: int, content: memoryview) -> None:
-        """Send contents in pieces; the server says how far it is."""
-        there = 0
-        while there < len(content):
-            piece = seal(content[there : there + CHUNK], self._connection.compress)
-            path = f"{self._session}/blobs/{number}/{there}"
-            there = self._connection.message("PUT", path, piece)
+    def _deliver(self) -> None:
+        """Tell the answers to those who wait; again, where an interrupt came in between."""
+        if self._answered is None:
+            return
+        commands, answers = self._answered
+        if not isinstance(answers, list) or len(answers) != len(commands):
+            self._answered = None
+            error = ProtocolError("the server answered other commands than it had", rule="order")
+            self._fail(commands, error)
+            return
+        for command, answer in zip(commands, answers, strict=True):
+            failed = isinstance(answer, dict) and "error" in answer
+            if command.future is None:
+                if failed and self._complaint is None:
+                    self._complaint = decode_error(answer["error"])
+            elif not command.future.done():
+                command.future.set_result(answer)
+        self._answered = None
 
     def _fail(self, commands: Sequence[Command], error: Exception) -> None:
         for command in commands:
@@ -259,6 +319,7 @@ class Requests:
 
     def _lose(self, error: LeaseLostError) -> None:
         """Begin a new session in place of one that the server does not know any more."""
+        self._link.close()
         with self._state:
             lost = [*self._current, *self._queue]
             self._current, self._nbytes = [], 0

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import logging
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
@@ -19,34 +18,28 @@ from time import monotonic
 from typing import Any, Final, TypeVar
 
 from starlette.applications import Starlette
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from calor.backends.device import Device
-from calor.errors import ArgumentError, CalorError, FormatError
+from calor.errors import ArgumentError
 from calor_http.connection import Connection
 from calor_http.described import encode_info
-from calor_http.errors import LeaseLostError, LimitError, encode_error, typed
-from calor_http.frames import CHUNK, MESSAGE, pack, seal, unpack, unseal
+from calor_http.errors import LeaseLostError, LimitError
+from calor_http.frames import CHUNK, MESSAGE, pack, seal, unpack
 from calor_http.server.graphs import Graphs
 from calor_http.server.handing import Handing
 from calor_http.server.limits import Limits
+from calor_http.server.refusals import Refused, failed, refusal
 from calor_http.server.session import Session
 
 VERSION: Final = 1
-_log = logging.getLogger("calor_http")
 _SLACK: Final = 1024
 # After this time a client is told that its request still runs.
 _BUSY_SECONDS: Final = 20.0
-# Of a body that nobody wants, no more is taken.
-_CLOSE: Final = {"Connection": "close"}
 T = TypeVar("T")
 Handler = Callable[[Request], Awaitable[Response]]
-
-
-class Refused(Exception):
-    """Someone without the token."""
 
 
 class Server:
@@ -137,22 +130,9 @@ class Server:
                 if admits:
                     self._admit(request)
                 return await inner(request)
-            except Refused:
-                wrong = ArgumentError("the token is missing or wrong")
-                return _failed(401, wrong, {"WWW-Authenticate": "Bearer", **_CLOSE})
-            except LeaseLostError as error:
-                return _failed(404, error)
-            except LimitError as error:
-                return _failed(413, error, _CLOSE)
-            except FormatError as error:
-                return _failed(422, error)
-            except CalorError as error:
-                return _failed(400, error)
-            except (TimeoutError, ClientDisconnect):
-                return _failed(408, FormatError("the request did not arrive in time"), _CLOSE)
             except Exception as error:
-                _log.exception("a request failed")
-                return _failed(500, typed(error))
+                status, frame, headers = refusal(error)
+                return _answer(frame, status, headers)
 
         return handle
 
@@ -176,10 +156,23 @@ class Server:
         return b"".join(pieces)
 
     def _session(self, request: Request) -> Session:
-        found = self._sessions.get(request.path_params["session"])
+        return self.session(request.path_params["session"])
+
+    def session(self, name: str) -> Session:
+        """Return the session of a name; LeaseLostError where there is none."""
+        found = self._sessions.get(name)
         if found is None:
             raise LeaseLostError("the server does not know this session")
         return found
+
+    def knows(self, name: str) -> bool:
+        """Return whether there is a session of a name."""
+        return name in self._sessions
+
+    def admitted(self, request: Request) -> Session:
+        """Return the session that a request means, if who sends it may."""
+        self._admit(request)
+        return self._session(request)
 
     # The requests.
     async def _open(self, request: Request) -> Response:
@@ -221,7 +214,7 @@ class Server:
         frame = await self._body(request, MESSAGE)
 
         def work() -> bytes:
-            return session.answer(number, unpack(frame, MESSAGE), _accepts(request))
+            return session.answer(number, frame, _accepts(request))
 
         # One that is repeated while it runs waits for the run that began.
         known, task = session.working or (0, None)
@@ -243,29 +236,20 @@ class Server:
         number, offset = _number(request, "number"), _number(request, "offset")
         frame = await self._body(request, CHUNK)
 
-        def work() -> int:
-            piece = unseal(frame, CHUNK)
-            with session.lock:
-                session.seen = monotonic()
-                return session.blobs.add(number, offset, piece)
-
-        return _done(await self._in_thread(work))
+        return _done(await self._in_thread(partial(session.add_piece, number, offset, frame)))
 
     async def _get(self, request: Request) -> Response:
         session = self._session(request)
         number, offset = _number(request, "number"), _number(request, "offset")
 
         def work() -> bytes:
-            with session.lock:
-                session.seen = monotonic()
-                piece = session.blobs.piece(number, offset, CHUNK)
-            return seal(piece, _accepts(request))
+            return seal(session.piece(number, offset), _accepts(request))
 
         return _answer(await self._in_thread(work))
 
 
 async def _unknown(request: Request, error: Exception) -> Response:
-    return _failed(404, ArgumentError("the server has no such address"))
+    return _answer(failed(ArgumentError("the server has no such address")), 404)
 
 
 def _accepts(request: Request) -> bool:
@@ -280,13 +264,9 @@ def _number(request: Request, name: str) -> int:
     return int(text)
 
 
-def _answer(frame: bytes, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+def _answer(frame: bytes, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     return Response(frame, status, headers, media_type="application/octet-stream")
 
 
 def _done(message: Any) -> Response:
     return _answer(pack(message))
-
-
-def _failed(status: int, error: CalorError, headers: dict[str, str] | None = None) -> Response:
-    return _answer(pack({"error": encode_error(error)}), status, headers)

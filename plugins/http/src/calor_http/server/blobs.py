@@ -11,7 +11,7 @@ from typing import Any
 
 from calor.errors import ArgumentError, FormatError
 from calor_http.errors import LimitError
-from calor_http.frames import CHUNK
+from calor_http.frames import CHUNK, Content
 
 
 class Blobs:
@@ -31,7 +31,7 @@ class Blobs:
         self._held: dict[int, bytearray | memoryview] = {}
         self.nbytes = 0
 
-    def add(self, number: int, offset: int, piece: bytes) -> int:
+    def add(self, number: int, offset: int, piece: Content) -> int:
         """Take a piece of an upload; return how many bytes are there, from the beginning."""
         known = self._held.get(number)
         there = 0 if known is None else len(known)
@@ -56,14 +56,14 @@ class Blobs:
         self._held[number] = content
         self.nbytes += len(content)
 
-    def piece(self, number: int, offset: int, length: int) -> bytes:
+    def piece(self, number: int, offset: int, length: int) -> memoryview:
         """Return a piece of what is offered."""
         known = self._held.get(number)
         if not isinstance(known, memoryview):
             raise ArgumentError(f"nothing is offered under number {number}")
         if not 0 <= offset <= len(known) or not 0 <= length <= CHUNK:
             raise ArgumentError(f"{length} bytes from byte {offset} are no piece of {len(known)}")
-        return bytes(known[offset : offset + length])
+        return known[offset : offset + length]
 
     def take(self, number: int) -> bytearray:
         """Return a whole upload, which is then forgotten."""

@@ -20,6 +20,7 @@ from calor.errors import (
     ProtocolError,
 )
 from calor.graph.graph import Graph, prune
+from calor.specs import Spec
 from calor.units import bytes_text
 from calor_http.described import encode_claim, largest_op
 from calor_http.errors import LimitError
@@ -40,6 +41,9 @@ class Program:
     graph: Graph
     executable: Any
     largest: str | None
+    # Of each input what it is, and whether it may be a number of the host; of each output, what.
+    given: Sequence[tuple[Spec, bool]]
+    made: Sequence[Spec]
 
 
 class Programs:
@@ -110,7 +114,10 @@ class Programs:
             made = backend.compile(device.index, graph)
         else:
             made = backend.compile_within(device.index, graph, *within)
-        self._programs[number] = Program(device, graph, made, largest_op(graph))
+        given = [(graph.specs[v], v in graph.host) for v in graph.inputs]
+        self._programs[number] = Program(
+            device, graph, made, largest_op(graph), given, graph.output_specs
+        )
         return made.required_bytes
 
     def _release(self, numbers: Sequence[int]) -> None:
@@ -124,27 +131,28 @@ class Programs:
         program = self._programs.get(number)
         if program is None:
             raise ProtocolError(f"no program has number {number!r}", rule="foreign")
-        device, graph = program.device, program.graph
-        written, fresh = self._targets(program, outputs, set(into))
+        device, values = program.device, self._room.values
+        written, fresh = self._targets(program, outputs, into)
         read: list[Value] = []
         given: list[Any] = []
-        if len(inputs) != len(graph.inputs):
-            raise ProtocolError(f"{len(inputs)} inputs for {len(graph.inputs)}", rule="inputs")
-        for v, thing in zip(graph.inputs, inputs, strict=True):
-            known = graph.specs[v]
-            if isinstance(thing, bytes) and v in graph.host:
+        if len(inputs) != len(program.given):
+            raise ProtocolError(f"{len(inputs)} inputs for {len(program.given)}", rule="inputs")
+        for thing, (known, host) in zip(inputs, program.given, strict=True):
+            if host and isinstance(thing, bytes):
                 given.append(array_of(thing, known)[()])
                 continue
-            read.append(self._room.values.get(thing, device, known))
-            given.append(read[-1].buffer)
+            value = values.get(thing, device, known)
+            read.append(value)
+            given.append(value.buffer)
         state = list(written.values())
         error = next((value.error for value in (*read, *state) if value.error), None)
         made: Sequence[Any] = [None] * len(outputs)
         if error is None:
-            self._room.raise_peak(device, program.executable.required_bytes)
+            needed = program.executable.required_bytes
+            self._room.raise_peak(device, needed)
             targets = [written[i].buffer if i in written else None for i in range(len(outputs))]
             try:
-                self._room.reserve(program.executable.required_bytes, program.largest)
+                self._room.reserve(needed, program.largest)
                 made = program.executable(given, targets if written else None)
             except Exception as raised:
                 error = self._room.failed(raised, device, state)
@@ -152,9 +160,9 @@ class Programs:
                     self._put_alone(program, given, fresh, error)
                     return
         else:
-            self._room.values.failed(error, state)
+            values.failed(error, state)
         for i, result in fresh.items():
-            self._room.values.put(result, Value(device, graph.output_specs[i], made[i], error))
+            values.put(result, Value(device, program.made[i], made[i], error))
 
     def _put_alone(
         self, program: Program, given: Sequence[Any], fresh: Mapping[int, int], error: CalorError
@@ -162,7 +170,7 @@ class Programs:
         """After a failed run, compute its results one by one, as far as that goes."""
         device, graph = program.device, program.graph
         for i, number in fresh.items():
-            value = Value(device, graph.output_specs[i], error=error)
+            value = Value(device, program.made[i], error=error)
             if not isinstance(error, OutOfMemoryError | DeviceLostError):
                 with suppress(Exception):
                     only = prune(_only(graph, i))
@@ -171,19 +179,20 @@ class Programs:
             self._room.values.put(number, value)
 
     def _targets(
-        self, program: Program, outputs: Sequence[int], into: set[int]
+        self, program: Program, outputs: Sequence[int], into: Sequence[int]
     ) -> tuple[dict[int, Value], dict[int, int]]:
         """Return the values that a run writes, and the numbers of those that it makes, by place."""
-        specs = program.graph.output_specs
-        if len(outputs) != len(specs) or not into.issubset(range(len(specs))):
+        specs, values = program.made, self._room.values
+        places = set(into)
+        if len(outputs) != len(specs) or not places.issubset(range(len(specs))):
             raise ProtocolError(f"{len(outputs)} outputs for {len(specs)}", rule="outputs")
-        written = {i: self._room.values.get(outputs[i], program.device, specs[i]) for i in into}
+        written = {i: values.get(outputs[i], program.device, specs[i]) for i in places}
         if len({id(value) for value in written.values()}) < len(written):
             raise ProtocolError("one value is written by two outputs", rule="into")
         if written and not program.device.info.feature("in_place"):
             raise DeviceError(f"{program.device.name} writes nothing in place")
-        fresh = {i: n for i, n in enumerate(outputs) if i not in into}
-        self._room.values.check_fresh(fresh.values())
+        fresh = {i: n for i, n in enumerate(outputs) if i not in places}
+        values.check_fresh(fresh.values())
         return written, fresh
 
 

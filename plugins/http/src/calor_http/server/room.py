@@ -124,7 +124,9 @@ class Room:
 
     def raise_peak(self, device: Device, more: int) -> None:
         """Note that so many bytes more than those of the values are in use."""
-        self._peaks[device] = max(self._peaks[device], self.values.on[device] + more)
+        nbytes = self.values.on[device] + more
+        if nbytes > self._peaks[device]:
+            self._peaks[device] = nbytes
 
     def _up(self, number: int, index: int, dtype: str, shape: Any, data: bytes) -> None:
         device, known = self.device(index), self._spec(dtype, shape)

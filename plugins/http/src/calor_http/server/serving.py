@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import uvicorn
 
@@ -22,6 +22,7 @@ from calor.plugins.discovery import get_device
 from calor_http.connection import is_loopback
 from calor_http.server.app import Server
 from calor_http.server.limits import Limits
+from calor_http.server.stream import streams_of
 
 _SHORTEST: Final = 16
 _HEADER_BYTES: Final = 16 * 1024
@@ -115,7 +116,7 @@ def configured(server: Server, **options: Any) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        ws="none",
+        ws=cast(Any, streams_of(server)),
         http="h11",
         limit_concurrency=server.limits.requests,
         h11_max_incomplete_event_size=_HEADER_BYTES,

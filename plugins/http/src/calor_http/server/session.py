@@ -15,7 +15,7 @@ from typing import Any
 from calor.backends.device import Device
 from calor.errors import CalorError, ProtocolError
 from calor_http.errors import LimitError, encode_error, typed
-from calor_http.frames import pack
+from calor_http.frames import CHUNK, MESSAGE, Content, pack, unpack, unseal
 from calor_http.server.graphs import Graphs
 from calor_http.server.handing import Handing
 from calor_http.server.limits import Limits
@@ -59,8 +59,9 @@ class Session:
         self.seen = monotonic()
         self.lock = threading.Lock()
 
-    def answer(self, number: int, commands: Any, compress: bool) -> bytes:
+    def answer(self, number: int, frame: Content, compress: bool) -> bytes:
         """Run a request's commands and return the answer; a repeated request gets it again."""
+        commands = unpack(frame, MESSAGE)
         with self.lock:
             self.seen = monotonic()
             last, kept = self._answered
@@ -75,6 +76,19 @@ class Session:
             self._answered = number, made
             self.seen = monotonic()
             return made
+
+    def add_piece(self, number: int, offset: int, frame: Content) -> int:
+        """Take a piece of contents; return how many bytes are there, from the beginning."""
+        piece = unseal(frame, CHUNK)
+        with self.lock:
+            self.seen = monotonic()
+            return self.blobs.add(number, offset, piece)
+
+    def piece(self, number: int, offset: int) -> memoryview:
+        """Return a piece of what is offered."""
+        with self.lock:
+            self.seen = monotonic()
+            return self.blobs.piece(number, offset, CHUNK)
 
     def close(self) -> None:
         """Free everything."""

@@ -43,20 +43,17 @@ class Values:
         self._most = most
         self._held: dict[int, Value] = {}
         self._unseen: list[CalorError] = []
-        # The bytes of all values, of each device.
+        # The bytes of all values, together and of each device.
+        self.nbytes = 0
         self.on: Counter[Device] = Counter()
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes of all values."""
-        return self.on.total()
 
     def get(self, number: Any, device: Device, spec: Spec | None = None) -> Value:
         """Return a value of a device; ProtocolError if it is not what it should be."""
         found = self._held.get(number) if type(number) is int else None
         if found is None:
             raise ProtocolError(f"no value has number {number!r}", rule="foreign")
-        if found.device is not device or spec not in (None, found.spec):
+        fits = spec is None or spec is found.spec or spec == found.spec
+        if found.device is not device or not fits:
             raise ProtocolError(
                 f"value {number} is {found.spec} on {found.device.name}, where {spec} on "
                 f"{device.name} is needed",
@@ -66,27 +63,35 @@ class Values:
 
     def check_fresh(self, numbers: Iterable[Any]) -> None:
         """Raise ProtocolError unless these numbers are free and differ."""
-        given = list(numbers)
-        if any(type(n) is not int or n in self._held for n in given) or len({*given}) < len(given):
-            raise ProtocolError(f"{given} are not free numbers of values", rule="fresh")
+        given, held = [*numbers], self._held
+        for number in given:
+            if type(number) is not int or number in held:
+                raise ProtocolError(f"{given} are not free numbers of values", rule="fresh")
+        if len(given) > 1 and len({*given}) < len(given):
+            raise ProtocolError(f"{given} are not different numbers", rule="fresh")
         if len(self._held) + len(given) > self._most:
             raise LimitError(f"a client holds more than {self._most} values, the server's limit")
 
     def put(self, number: int, value: Value) -> None:
         """Keep a value under a number that is free."""
         self._held[number] = value
-        self.on[value.device] += value.nbytes
+        nbytes = value.nbytes
+        self.nbytes += nbytes
+        self.on[value.device] += nbytes
 
     def drop(self, numbers: Iterable[Any]) -> None:
         """Free values; numbers that are free already are passed over."""
         for number in numbers:
             value = self._held.pop(number, None) if type(number) is int else None
             if value is not None:
-                self.on[value.device] -= value.nbytes
+                nbytes = value.nbytes
+                self.nbytes -= nbytes
+                self.on[value.device] -= nbytes
 
     def clear(self) -> None:
         """Free all values."""
         self._held.clear()
+        self.nbytes = 0
         self.on.clear()
 
     def failed(self, error: CalorError, state: Iterable[Value]) -> CalorError:

@@ -1,0 +1,121 @@
+"""What arrives over a stream, as messages: WebSocket frames of a client, taken apart.
+
+Requirements: contents are received where they stay; nothing of what a client announces is allocated
+before it arrives; a message has a limit, and what is against the rules ends the stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from time import monotonic
+from typing import Any, Final
+
+import numpy as np
+
+from calor.errors import FormatError
+from calor_http import websocket
+from calor_http.errors import LimitError
+from calor_http.frames import HEAD, MESSAGE
+from calor_http.streams import ASK
+
+# Messages up to half of this are taken from where they arrive first.
+_SCRATCH: Final = 1 << 16
+_LARGE: Final = _SCRATCH // 2
+# What a message holds at most.
+_MOST: Final = MESSAGE + HEAD + ASK.size
+Arrived = tuple[int, memoryview]
+
+
+class Incoming:
+    """The bytes of a client on their way to be messages.
+
+    Attributes
+    ----------
+    began : float or None
+        When the first bytes of a message came that is not whole; None between messages.
+    """
+
+    def __init__(self) -> None:
+        self._scratch = memoryview(bytearray(_SCRATCH))
+        self._filled = 0
+        # A large message: its content, how much is there, and its mask.
+        self._large: np.ndarray[Any, Any] | None = None
+        self._there = 0
+        self._mask = b""
+        # The frames of a message that has several.
+        self._parts: list[bytes] = []
+        self.began: float | None = None
+
+    def room(self) -> memoryview:
+        """Return where the next bytes are to be written."""
+        if self._large is not None:
+            return self._large.data[self._there :]
+        return self._scratch[self._filled :]
+
+    def written(self, count: int) -> Iterator[Arrived]:
+        """Note that bytes were written; return what is whole, with the opcodes.
+
+        Raises
+        ------
+        FormatError
+            For what is no frame of a client.
+        LimitError
+            If a message is too long.
+        """
+        if self._large is None:
+            self._filled += count
+            yield from self._whole()
+            return
+        self._there += count
+        if self._there == len(self._large):
+            large, self._large, self.began = self._large, None, None
+            websocket.mask_into(large, large, self._mask)
+            yield websocket.BINARY, large.data
+
+    def _whole(self) -> Iterator[Arrived]:
+        """Take the frames that are there, and keep the beginning of another."""
+        at = 0
+        while found := websocket.parse_head(self._scratch[at : self._filled]):
+            opcode, final, nbytes, mask, size = found
+            self._check(opcode, final, nbytes, mask)
+            start = at + size
+            content = self._scratch[start : min(start + nbytes, self._filled)]
+            if len(content) == nbytes:
+                at = start + nbytes
+                plain = websocket.masked(bytes(content), mask)
+                if opcode & websocket.CLOSE or (final and not self._parts):
+                    yield opcode, memoryview(plain)
+                else:
+                    self._parts.append(plain)
+                    if final:
+                        whole = b"".join(self._parts)
+                        self._parts.clear()
+                        yield websocket.BINARY, memoryview(whole)
+                continue
+            if nbytes > _LARGE:
+                # The system gives memory to its pages when something is written to them.
+                self._large, self._mask = np.empty(nbytes, np.uint8), mask
+                self._large[: len(content)] = np.frombuffer(content, np.uint8)
+                self._there = len(content)
+                at = self._filled
+            break
+        left = self._filled - at
+        if at and left:
+            self._scratch[:left] = bytes(self._scratch[at : self._filled])
+        self._filled = left
+        rest = left or self._parts or self._large is not None
+        self.began = (self.began or monotonic()) if rest else None
+
+    def _check(self, opcode: int, final: bool, nbytes: int, mask: bytes) -> None:
+        if not mask:
+            raise FormatError("a frame of a client has no mask")
+        if opcode in (websocket.CLOSE, websocket.PING, websocket.PONG):
+            if nbytes > websocket.CONTROL or not final:
+                raise FormatError("a control frame is short, and whole")
+            return
+        if opcode != (websocket.CONTINUED if self._parts else websocket.BINARY):
+            raise FormatError(f"a stream has a frame of kind {opcode}")
+        if nbytes + sum(map(len, self._parts)) > _MOST:
+            raise LimitError(f"a message has more than {MESSAGE} bytes")
+        if nbytes > _LARGE and (self._parts or not final):
+            raise LimitError("a part of a message is too long")

@@ -1,0 +1,323 @@
+"""Streams: the requests of a session over one WebSocket, whose handshake uvicorn passes on.
+
+Requirements: a client gets no further over a stream than by requests, and what is wrong with a
+message is answered alike; the loop of the server computes nothing, and nothing is made that a
+client does not read. A thread of the stream works on its messages. Without TLS it has the socket
+too, since a hand from the loop to a thread and back takes longer than a small request; with TLS the
+loop decrypts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from contextlib import suppress
+from http import HTTPStatus
+from queue import SimpleQueue
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from starlette.requests import Request
+
+from calor.errors import ArgumentError, FormatError
+from calor_http import websocket
+from calor_http.errors import LimitError
+from calor_http.frames import CHUNK, Content, pack, seal_parts
+from calor_http.server.incoming import Incoming
+from calor_http.server.refusals import failed, refusal
+from calor_http.streams import ASK, COMMANDS, GET, HEARTBEAT, PROTOCOL, PUT, STATUS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from calor_http.server.app import Server
+
+# What waits to be worked on, in bytes, until no more is decrypted.
+_INBOX: Final = 4 * CHUNK
+# The most bytes that wait to be encrypted and sent, until no more is made.
+_OUTBOX: Final = 2 * CHUNK
+# Shorter answers are joined.
+_SHORT: Final = 1 << 16
+_OK: Final = STATUS.pack(200)
+
+
+class StreamProtocol(asyncio.BufferedProtocol):
+    """One stream.
+
+    Parameters
+    ----------
+    server : Server
+        Whose sessions are meant.
+    connections : set
+        The connections that are open, as uvicorn counts and ends them.
+    """
+
+    def __init__(self, server: Server, connections: set[Any]) -> None:
+        self._server = server
+        self._connections = connections
+        self._loop = asyncio.get_running_loop()
+        self._incoming = Incoming()
+        self._timer: asyncio.TimerHandle | None = None
+        self._session = ""
+        self._compress = False
+        self._works = False
+        self._ended = False
+        # The socket, where the thread has it; who sends holds the lock.
+        self._socket: socket.socket | None = None
+        self._sending = threading.Lock()
+        # With TLS: messages for the thread, the bytes that came for it and that it worked on, and
+        # whether answers may be made.
+        self._inbox: SimpleQueue[memoryview | None] = SimpleQueue()
+        self._came = 0
+        self._worked = 0
+        self._paused = False
+        self._writable = threading.Event()
+        self._writable.set()
+
+    # What uvicorn calls, and the loop.
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take a connection over."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(_OUTBOX)
+        self._connections.add(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Take the request for the handshake."""
+        request = _request(data)
+        if request is None:
+            self._refuse(404, failed(ArgumentError("the server has no such address")), {})
+            return
+        if len(self._connections) > self._server.limits.requests:
+            self._refuse(503, pack(None), {})
+            return
+        headers = request.headers
+        try:
+            self._session = request.path_params["session"]
+            self._server.admitted(request)
+            key = headers.get("sec-websocket-key", "").encode()
+            if headers.get("sec-websocket-version", "") != "13" or not key:
+                raise ArgumentError("a stream begins with a handshake of WebSocket, version 13")
+        except Exception as error:
+            self._refuse(*refusal(error))
+            return
+        self._compress = headers.get("x-calor-zstd") == "1"
+        fields = {
+            "Upgrade": "websocket",
+            "Connection": "Upgrade",
+            "Sec-WebSocket-Accept": websocket.accept_of(key).decode(),
+        }
+        if PROTOCOL in headers.get("sec-websocket-protocol", ""):
+            fields["Sec-WebSocket-Protocol"] = PROTOCOL
+        self._write_head(101, fields)
+        self._begin()
+
+    def _refuse(self, status: int, frame: bytes, fields: Any) -> None:
+        told = {**fields, "Connection": "close", "Content-Length": str(len(frame))}
+        self._write_head(status, told)
+        self._transport.write(frame)
+        self._transport.close()
+
+    def _write_head(self, status: int, fields: dict[str, str]) -> None:
+        lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}"]
+        lines += [f"{name}: {value}" for name, value in fields.items()]
+        self._transport.write(("\r\n".join(lines) + "\r\n\r\n").encode())
+
+    def _begin(self) -> None:
+        work = self._work_on_inbox
+        known = self._transport.get_extra_info("socket")
+        if known is not None and self._transport.get_extra_info("sslcontext") is None:
+            self._transport.pause_reading()
+            self._paused = True
+            self._socket = known.dup()
+            self._socket.settimeout(self._server.limits.body_seconds)
+            work = self._work_on_socket
+        threading.Thread(target=work, name="calor-http-stream", daemon=True).start()
+        self._tick()
+
+    def get_buffer(self, hint: int) -> memoryview:
+        """Return where the next bytes are written."""
+        return self._incoming.room()
+
+    def buffer_updated(self, count: int) -> None:
+        """Take bytes that were written."""
+        for message in self._messages(count):
+            self._came += len(message)
+            self._inbox.put(message)
+        if self._came - self._worked > _INBOX and not (self._paused or self._ended):
+            self._paused = True
+            self._transport.pause_reading()
+
+    def pause_writing(self) -> None:
+        """Make no more answers."""
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        """Make answers again."""
+        self._writable.set()
+
+    def shutdown(self) -> None:
+        """End the stream, since the server ends."""
+        self._end(1001)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Note that the connection is gone; what came over it is still worked on."""
+        self._ended = True
+        self._connections.discard(self)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._inbox.put(None)
+        self._writable.set()
+        if self._socket is not None:
+            # The thread learns so when it waits, and closes it.
+            with suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+
+    def _tick(self) -> None:
+        """Look after the stream from time to time."""
+        limit = self._server.limits.body_seconds
+        began = self._incoming.began
+        if not self._server.knows(self._session):
+            self._transport.abort()
+            return
+        if began is not None and monotonic() - began > limit:
+            self._end(1008)
+            return
+        if self._works:
+            self._tell(websocket.PING, b"")
+        self._timer = self._loop.call_later(min(limit / 2, HEARTBEAT), self._tick)
+
+    # Both ways.
+    def _messages(self, count: int) -> Iterable[memoryview]:
+        """Return the messages that are whole, after bytes were written."""
+        try:
+            for opcode, content in self._incoming.written(count):
+                if opcode == websocket.BINARY:
+                    yield content
+                elif opcode == websocket.PING:
+                    self._in_loop(self._tell, websocket.PONG, bytes(content))
+                elif opcode == websocket.CLOSE:
+                    self._in_loop(self._end, 1000)
+                    return
+        except LimitError:
+            self._in_loop(self._end, 1009)
+        except FormatError:
+            self._in_loop(self._end, 1002)
+
+    def _in_loop(self, call: Callable[..., None], *given: Any) -> None:
+        # The loop of a server that has ended is closed.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(call, *given)
+
+    def _tell(self, opcode: int, content: bytes) -> None:
+        """Send a control frame, where nothing else is being sent."""
+        frame = websocket.head(opcode, len(content)) + content
+        if self._socket is None:
+            self._transport.write(frame)
+        elif self._sending.acquire(blocking=False):
+            try:
+                # So few bytes are sent as a whole, or not at all.
+                with suppress(OSError):
+                    self._socket.sendall(frame)
+            finally:
+                self._sending.release()
+
+    def _end(self, status: int) -> None:
+        if not self._ended:
+            self._ended = True
+            self._tell(websocket.CLOSE, status.to_bytes(2, "big"))
+            self._transport.close()
+
+    # What the thread of the stream does.
+    def _work_on_socket(self) -> None:
+        """Receive messages, and answer them."""
+        known = self._socket
+        assert known is not None
+        with known, suppress(OSError):
+            while not self._ended:
+                try:
+                    count = known.recv_into(self._incoming.room())
+                except TimeoutError:
+                    # Nothing is wrong with a client that asks for nothing.
+                    continue
+                if not count:
+                    break
+                for message in self._messages(count):
+                    answer = self._answered(message)
+                    with self._sending:
+                        for part in answer:
+                            known.sendall(part)
+        self._in_loop(self._transport.abort)
+
+    def _work_on_inbox(self) -> None:
+        """Answer the messages that the loop received."""
+        while (message := self._inbox.get()) is not None:
+            answer = self._answered(message)
+            self._worked += len(message)
+            self._writable.wait()
+            self._in_loop(self._write, answer)
+
+    def _write(self, answer: list[Content]) -> None:
+        if self._transport.is_closing():
+            return
+        for part in answer:
+            self._transport.write(part)
+        if self._paused and self._came - self._worked <= _INBOX:
+            self._paused = False
+            self._transport.resume_reading()
+
+    def _answered(self, message: memoryview) -> list[Content]:
+        """Return the parts of the answer to a message."""
+        self._works = True
+        try:
+            head, content = self._done(message)
+            start = _OK + head
+        except Exception as error:
+            status, frame, _ = refusal(error)
+            start, content = STATUS.pack(status), frame
+        self._works = False
+        first = websocket.head(websocket.BINARY, len(start) + len(content))
+        if len(content) < _SHORT:
+            return [b"".join((first, start, content))]
+        return [first + start, content]
+
+    def _done(self, message: memoryview) -> tuple[bytes, Content]:
+        """Do what a message says; return the frame of its answer, in two parts."""
+        if len(message) < ASK.size:
+            raise FormatError("a message is cut off")
+        kind, number, offset = ASK.unpack_from(message)
+        frame = message[ASK.size :]
+        session = self._server.session(self._session)
+        if kind == COMMANDS:
+            return b"", session.answer(number, frame, self._compress)
+        if kind == PUT:
+            return b"", pack(session.add_piece(number, offset, frame))
+        if kind == GET:
+            return seal_parts(session.piece(number, offset), self._compress)
+        raise ArgumentError(f"a stream has no messages of kind {kind}")
+
+
+def streams_of(server: Server) -> Callable[..., StreamProtocol]:
+    """Return what makes uvicorn's protocol for connections that ask for a WebSocket."""
+
+    def made(config: Any, server_state: Any, app_state: Any) -> StreamProtocol:
+        return StreamProtocol(server, server_state.connections)
+
+    return made
+
+
+def _request(data: bytes) -> Request | None:
+    """Return the request of a handshake; None for an address that has no streams."""
+    first, *lines = data.rstrip(b"\r\n").split(b"\r\n")
+    method, target, _ = first.split(b" ", 2)
+    path = target.partition(b"?")[0].decode("ascii", "replace").split("/")
+    if method != b"GET" or path[:3] != ["", "v1", "sessions"] or path[4:] != ["stream"]:
+        return None
+    pairs = (line.partition(b":") for line in lines)
+    headers = [(name.strip().lower(), value.strip()) for name, _, value in pairs]
+    return Request(
+        {
+            "type": "http", "method": "GET", "path": "/".join(path), "query_string": b"",
+            "headers": headers, "path_params": {"session": path[3]},
+        }
+    )  # fmt: skip
