@@ -22,12 +22,12 @@ from calor.dtypes import DType
 from . import outcomes, suite
 from .checks.base import Check, Place
 from .checks.crossings import CROSSED, crossings, tried
-from .checks.protocol import strict_of
 from .outcomes import Result
 from .rows.crossed.language import Subject
 from .rows.crossed.pairwise import Scenario
 from .rows.crossed.trying import scenarios
 from .selection import Selection
+from .strict.backend import strict_of
 from .watchdog import Watchdog
 
 EVERYTHING: Final = Selection()

@@ -16,8 +16,8 @@ from calor.errors import FormatError
 
 from . import packing, suite
 from .checks.base import Check, Place
-from .checks.protocol import strict_of
 from .outcomes import Result
+from .strict.backend import strict_of
 from .watchdog import Watchdog
 
 PACK = 64

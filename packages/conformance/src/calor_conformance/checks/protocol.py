@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import calor
-from calor.backends.device import Device, device_of
-from calor_conformance.strict.backend import StrictBackend
 
 from ..rows.judging import judge, numpy_of, put
 from ..rows.language import Case
+from ..strict.backend import strict_of
 from .base import Check, Place
 from .rows import main_dtype, row_check
 
@@ -44,16 +43,3 @@ def _check(c: Case) -> Check:
                     judge(c, dtype, arrays, numpy_of(jitted(*tensors)), place.flushes)
 
     return row_check("protocol", c, dtype, "basic", (run, None), contract=CONTRACT)
-
-
-_PROXIES: dict[int, StrictBackend] = {}
-
-
-def strict_of(device: Device) -> Device:
-    """Return the device behind the checking proxy; one proxy for each backend."""
-    if isinstance(device.backend, StrictBackend):
-        return device
-    proxy = _PROXIES.get(id(device.backend))
-    if proxy is None or proxy.inner is not device.backend:
-        proxy = _PROXIES[id(device.backend)] = StrictBackend(device.backend)
-    return device_of(proxy, device.index)

@@ -46,17 +46,22 @@ from calor_conformance.strict.rules import (
 
 SCHEME: Final = "strict:"
 T = TypeVar("T")
-_opened: dict[str, StrictBackend] = {}
+_opened: dict[int, StrictBackend] = {}
 
 
 def open_strict(text: str) -> Device:
     """Return the checked device of ``strict:NAME``."""
-    inner = get_device(text.removeprefix(SCHEME))
-    name = inner.backend.name
-    backend = _opened.get(name)
-    if backend is None or backend.inner is not inner.backend:
-        backend = _opened[name] = StrictBackend(inner.backend)
-    return device_of(backend, inner.index)
+    return strict_of(get_device(text.removeprefix(SCHEME)))
+
+
+def strict_of(device: Device) -> Device:
+    """Return the device behind the checking proxy; one proxy for each backend."""
+    if isinstance(device.backend, StrictBackend):
+        return device
+    proxy = _opened.get(id(device.backend))
+    if proxy is None or proxy.inner is not device.backend:
+        proxy = _opened[id(device.backend)] = StrictBackend(device.backend)
+    return device_of(proxy, device.index)
 
 
 class StrictBackend(Backend):
