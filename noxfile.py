@@ -380,9 +380,10 @@ def free_threaded(session: nox.Session) -> None:
     projects = [project for project in PROJECTS if name_of(project) in FREE_THREADED]
     editable = [part for project in projects for part in ("-e", f"./{project}")]
     # Their newest versions have no wheel for these interpreters, and need compilers.
-    tools = "pytest>=9.0", "pytest-xdist>=3.6", "hypothesis>=6.100"
-    tools = *tools, "--only-binary=hypothesis,numpy"
-    session.install(*editable, *tools)
+    session.install(
+        *editable, "pytest>=9.0", "pytest-xdist>=3.6", "hypothesis>=6.100",
+        "--only-binary=hypothesis,numpy",
+    )  # fmt: skip
     session.env["PYTHON_GIL"] = "0"
     session.run("pytest", *PARALLEL, *map(str, projects), *session.posargs)
 

@@ -188,7 +188,7 @@ def main() -> int:
     report: dict[str, Any] = {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": shlex.join(["python", "testing/onnx_tests.py", *sys.argv[1:]]),
-        "description": calor.device(asked.device).device.info.description,
+        "description": calor.device(asked.device).info.description,
         "system": f"{platform.system()} {platform.machine()}",
         "versions": {
             "python": platform.python_version(),

@@ -113,7 +113,7 @@ def open_device(name: str) -> str:
     import calor
 
     try:
-        return calor.device(name).device.info.description
+        return calor.device(name).info.description
     except calor.errors.CalorError as error:
         raise BenchmarkError(str(error)) from error
 

@@ -210,7 +210,7 @@ def main() -> int:
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": shlex.join(["python", "integration-tests/real_models/run.py", *sys.argv[1:]]),
         "device": options.device,
-        "description": calor.device(options.device).device.info.description,
+        "description": calor.device(options.device).info.description,
         "python": platform.python_version(),
         "machine": platform.machine(),
         "onnxruntime": metadata.version("onnxruntime"),

@@ -36,7 +36,7 @@ def numbers(*shape: int) -> Any:
 
 
 def test_products_on_one_and_reductions_on_the_other(box: Any) -> None:
-    box.companions = (calor.device("brittle:1").device,)
+    box.companions = (calor.device("brittle:1"),)
     x, w = numbers(4, 8), numbers(8, 8)
     got = calor.jit(lambda x, w: calor.max(calor.tanh(x @ w) @ w, axis=1))(x, w)
     assert got.device == box
@@ -47,7 +47,7 @@ def test_products_on_one_and_reductions_on_the_other(box: Any) -> None:
 
 
 def test_a_companion_without_memory_fails_the_step_and_not_its_state(box: Any) -> None:
-    box.companions = (calor.device("brittle:2").device,)
+    box.companions = (calor.device("brittle:2"),)
 
     @calor.jit
     def step(average: Average, x: Any) -> Any:
@@ -66,7 +66,7 @@ def test_a_companion_without_memory_fails_the_step_and_not_its_state(box: Any) -
 
 
 def test_a_companion_that_is_lost_takes_nothing_of_the_device_with_it(box: Any) -> None:
-    box.companions = (calor.device("brittle:3").device,)
+    box.companions = (calor.device("brittle:3"),)
     x = numbers(3, 5)
     highest = calor.jit(lambda x: calor.max(x + x, axis=1))
     assert highest(x).shape == (3,)

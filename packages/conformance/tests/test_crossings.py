@@ -142,7 +142,7 @@ def test_the_deep_search_finds_it_and_ends(odd: Device) -> None:
 
 
 def test_the_deep_search_of_the_reference_counts_scenarios_and_ends_in_time() -> None:
-    device = calor.device("numpy").device
+    device = calor.device("numpy")
     start = time.monotonic()
     found = deep.search(device, 0.3, 1, chosen=chosen("flip", "concat"))
     assert 0.3 <= time.monotonic() - start < 20

@@ -20,7 +20,7 @@ def _found(
     monkeypatch: pytest.MonkeyPatch, *checks: Check, seconds: float = 0.5, seed: int = 1
 ) -> list[deep.Result]:
     monkeypatch.setattr(suite, "checks", lambda: {c.name: c for c in checks})
-    return deep.search(calor.device("numpy").device, seconds, seed)
+    return deep.search(calor.device("numpy"), seconds, seed)
 
 
 def test_what_draws_meets_a_new_seed_each_time_and_what_does_not_is_asked_once(

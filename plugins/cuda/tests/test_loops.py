@@ -73,7 +73,7 @@ def result(device: Any, function: Any, *arrays: Any) -> Any:
 def test_a_loop_is_one_launch_of_the_host(
     fake: Any, device: Any, function: Any, arrays: Any
 ) -> None:
-    want = result(calor.device("numpy").device, function, *arrays)
+    want = result(calor.device("numpy"), function, *arrays)
     assert result(device, function, *arrays) == want
     assert fake.calls.count("cuGraphAddNode") == 1
     assert fake.conditions == {6000: 0}

@@ -348,7 +348,7 @@ def test_averaging_leaves_out_what_has_no_gradient() -> None:
 
 
 def test_copies_are_counted_by_who_asks() -> None:
-    members = [calor.device("numpy").device, calor.device("null").device]
+    members = [calor.device("numpy"), calor.device("null")]
     moved: list[int] = []
     copies = Copies(members, moved.append)
     known = spec((4,), float32)

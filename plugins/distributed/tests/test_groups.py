@@ -30,9 +30,9 @@ BOTH = group("numpy", "numpy")
 def test_a_group_has_one_device_by_its_name() -> None:
     device = BOTH.device
     assert device.name == "group:numpy:0,numpy:0"
-    assert calor.device("group:numpy, numpy").device is device
-    assert group([calor.device("numpy").device, "numpy:0"]).device is device
-    strict = calor.device("strict:group:numpy,numpy").device
+    assert calor.device("group:numpy, numpy") is device
+    assert group([calor.device("numpy"), "numpy:0"]).device is device
+    strict = calor.device("strict:group:numpy,numpy")
     assert strict.name == "strict:group:numpy:0,numpy:0"
     for found in (device, strict):
         assert pickle.loads(pickle.dumps(found)) is found
@@ -98,7 +98,7 @@ def test_refusals(run: Callable[[], Any], kind: type[Exception], match: str) -> 
 
 def test_a_group_says_what_all_its_members_can() -> None:
     info = group("numpy", "null").device.info
-    null = calor.device("null").device.info
+    null = calor.device("null").info
     assert "null:0" in info.description
     assert info.feature("in_place").level == null.feature("in_place").level
     assert info.feature("host_views").level == "impossible"
@@ -108,7 +108,7 @@ def test_a_group_says_what_all_its_members_can() -> None:
 
 
 def test_a_member_without_a_dtype_is_named() -> None:
-    class Narrow(type(calor.device("null").device.backend)):  # type: ignore[misc]
+    class Narrow(type(calor.device("null").backend)):  # type: ignore[misc]
         name = "narrow"
 
         def info(self, index: int) -> Any:
@@ -117,7 +117,7 @@ def test_a_member_without_a_dtype_is_named() -> None:
             found = super().info(index)
             return replace(found, dtypes={**found.dtypes, calor.float64: impossible("too wide")})
 
-    device = group_of([calor.device("numpy").device, Device(Narrow(), 0)])
+    device = group_of([calor.device("numpy"), Device(Narrow(), 0)])
     x = calor.asarray(np.ones(2), device=device)
     with pytest.raises(UnsupportedError, match="too wide"):
         (x + 1).numpy()
@@ -220,9 +220,9 @@ def test_waiting_waits_for_all_and_raises_the_first_failure(
         asked.append("numpy")
         raise DeviceError("numpy failed")
 
-    monkeypatch.setattr(calor.device("numpy").device.backend, "synchronize", fail)
+    monkeypatch.setattr(calor.device("numpy").backend, "synchronize", fail)
     monkeypatch.setattr(
-        calor.device("null").device.backend, "synchronize", lambda index: asked.append("null")
+        calor.device("null").backend, "synchronize", lambda index: asked.append("null")
     )
     with pytest.raises(DeviceError, match="numpy failed"):
         device.backend.synchronize(0)

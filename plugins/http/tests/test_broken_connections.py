@@ -38,7 +38,7 @@ def port_of(server: LocalServer) -> int:
 def through(server: LocalServer, seed: int, mean: int) -> Iterator[tuple[CuttingProxy, Any]]:
     """Compute on a server behind a proxy that cuts connections."""
     with CuttingProxy(port_of(server), seed, mean) as proxy:
-        device = calor.device(f"{proxy.address}/numpy").device
+        device = calor.device(f"{proxy.address}/numpy")
         try:
             with calor.device(device):
                 yield proxy, device

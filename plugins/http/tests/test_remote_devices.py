@@ -280,7 +280,7 @@ def test_debugging_names_the_line_of_any_error(
     server: LocalServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with LocalServer("numpy", limits=Limits(client_bytes=10_000)) as small:
-        device = calor.device(f"{small.address}/numpy").device
+        device = calor.device(f"{small.address}/numpy")
         x = calor.asarray(np.ones(100), device=device)
         monkeypatch.setattr(config, "debug", True)
         y = calor.broadcast_to(x, (100, 100)) + 1
@@ -297,10 +297,10 @@ def test_debugging_names_the_line_of_any_error(
 def test_servers_hand_values_to_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     with LocalServer("numpy", token="token-of-the-first") as first:
         monkeypatch.setenv("CALOR_HTTP_TOKEN", "token-of-the-first")
-        a = calor.device(f"{first.address}/numpy").device
+        a = calor.device(f"{first.address}/numpy")
         with LocalServer("numpy", token="token-of-another", peers=[first.address]) as second:
             monkeypatch.setenv("CALOR_HTTP_TOKEN", "token-of-another")
-            b = calor.device(f"{second.address}/numpy").device
+            b = calor.device(f"{second.address}/numpy")
 
             def forbidden(*given: Any) -> Any:
                 raise AssertionError("a value passes through the client")

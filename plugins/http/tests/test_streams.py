@@ -291,7 +291,7 @@ def test_masks(seed: int) -> None:
 
 def answers_of(address: str) -> list[float]:
     """Compute with small and with large values on a device, and end the session."""
-    device = calor.device(f"{address}/numpy").device
+    device = calor.device(f"{address}/numpy")
     try:
         with calor.device(device):
             given = np.arange(CHUNK // 4, dtype=np.float64)

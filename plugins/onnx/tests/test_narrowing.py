@@ -66,5 +66,5 @@ def test_all_numbers_come_back(dtype: type) -> None:
     )
     bits = 6 if "float6" in dtype.__name__ else bits
     array = np.arange(2**bits, dtype=np.uint8).view(dtype)
-    back = to_host(upload(array, calor.device("numpy").device))
+    back = to_host(upload(array, calor.device("numpy")))
     np.testing.assert_array_equal(back.astype(np.float32), array.astype(np.float32))

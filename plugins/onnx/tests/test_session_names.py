@@ -99,7 +99,7 @@ def test_options_choose_a_provider() -> None:
     options.add_provider("numpy", {})
     assert options.has_providers()
     made = onnxruntime.InferenceSession(DOUBLE, options)
-    assert made.device is calor.device("numpy").device
+    assert made.device is calor.device("numpy")
     options = onnxruntime.SessionOptions()
     options.set_provider_selection_policy(
         onnxruntime.OrtExecutionProviderDevicePolicy.PREFER_CPU  # type: ignore[arg-type]

@@ -51,7 +51,7 @@ def routed(*members: Device) -> Device:
 @pytest.fixture
 def products() -> Device:
     """A router of a device with products and little else, and of NumPy."""
-    return routed(toy("products", PRODUCTS), calor.device("numpy").device)
+    return routed(toy("products", PRODUCTS), calor.device("numpy"))
 
 
 def with_costs(
@@ -62,9 +62,9 @@ def with_costs(
 
 
 def test_a_router_has_one_device_by_its_name() -> None:
-    device = calor.device("router:numpy, strict:numpy").device
+    device = calor.device("router:numpy, strict:numpy")
     assert device.name == "router:numpy:0,strict:numpy:0"
-    assert calor.device(device.name).device is device
+    assert calor.device(device.name) is device
     assert pickle.loads(pickle.dumps(device)) is device
 
 
@@ -214,7 +214,7 @@ def test_a_stored_program_wants_its_members(products: Device) -> None:
     made = backend.download(0, again([given])[0], graph.output_specs[0])
     assert np.allclose(made, np.tanh(np.eye(2)))
     with pytest.raises(DeviceError, match=r"stored for a router of products:0, numpy:0"):
-        calor.device("router:numpy").device.backend.deserialize(0, data)
+        calor.device("router:numpy").backend.deserialize(0, data)
 
 
 @pytest.mark.parametrize("size", [4, 400])

@@ -88,7 +88,7 @@ def test_what_it_lacks_is_refused_op_by_op(box: Any) -> None:
 
 
 def test_a_companion_takes_what_it_lacks_and_that_is_counted(box: Any) -> None:
-    box.companions = (calor.device("numpy").device,)
+    box.companions = (calor.device("numpy"),)
     images = normal(2, 1, 8, 8)
     step = calor.jit(Network("tensorbox").scores)
     want = on_numpy(lambda n: n.scores, images)
@@ -102,7 +102,7 @@ def test_a_companion_takes_what_it_lacks_and_that_is_counted(box: Any) -> None:
 
 
 def test_the_companion_runs_a_whole_tail_at_once(box: Any) -> None:
-    box.companions = (calor.device("numpy").device,)
+    box.companions = (calor.device("numpy"),)
     images = normal(2, 1, 8, 8)
     got = calor.jit(Network("tensorbox").chances)(calor.asarray(images)).numpy()
     np.testing.assert_allclose(got.sum(1, dtype=np.float32), 1, atol=2e-3)
@@ -114,7 +114,7 @@ def test_the_companion_runs_a_whole_tail_at_once(box: Any) -> None:
 
 
 def test_an_index_of_a_type_that_it_has_not_is_kept_in_its_memory(box: Any) -> None:
-    box.companions = (calor.device("numpy").device,)
+    box.companions = (calor.device("numpy"),)
     images = normal(3, 1, 8, 8)
     network = Network("tensorbox")
     best = calor.jit(lambda x: calor.argmax(network.scores(x), axis=1))(calor.asarray(images))
@@ -123,7 +123,7 @@ def test_an_index_of_a_type_that_it_has_not_is_kept_in_its_memory(box: Any) -> N
 
 
 def test_state_in_place_beside_a_companion(box: Any) -> None:
-    box.companions = (calor.device("numpy").device,)
+    box.companions = (calor.device("numpy"),)
 
     class Average(Stateful):
         def __init__(self) -> None:
@@ -145,7 +145,7 @@ def test_a_look_compiles_nothing(box: Any) -> None:
     x = calor.asarray(normal(3))
     with pytest.raises(UnsupportedError, match="does not compile pending operations"):
         (x + 1).numpy()
-    box.companions = (calor.device("numpy").device,)
+    box.companions = (calor.device("numpy"),)
     assert (x + x).numpy().tolist() == (x.numpy() * 2).tolist()
     assert box.fallbacks == 1
 

@@ -134,11 +134,11 @@ def test_out_of_memory_leaves_all_intact(backend: StrictBackend) -> None:
 
 
 def test_the_device_by_name() -> None:
-    strict = calor.device("strict:numpy").device
-    assert strict is calor.device("strict:numpy:0").device
+    strict = calor.device("strict:numpy")
+    assert strict is calor.device("strict:numpy:0")
     assert (strict.name, strict) == ("strict:numpy:0", pickle.loads(pickle.dumps(strict)))
     assert strict.info.description.endswith(", checked")
-    over_null: Any = calor.device("strict:null").device.backend
+    over_null: Any = calor.device("strict:null").backend
     assert over_null.inner.name == "null"
     with pytest.raises(calor.errors.DeviceError, match='no device "nothing"'):
         calor.device("strict:nothing")

@@ -11,7 +11,7 @@ from calor.autocasting import autocast
 from calor.companions import watch as _watch
 from calor.default_dtype import default_dtype, set_default_dtype
 from calor.device_control import devices, memory, set_memory_limit, synchronize
-from calor.device_selection import on_device as device
+from calor.device_selection import device as device
 from calor.dtypes import (
     DType,
     bfloat16,

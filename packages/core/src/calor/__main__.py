@@ -88,14 +88,14 @@ def _tune_script(device: Device, options: argparse.Namespace) -> Tuned:
     import runpy
     from pathlib import Path
 
-    from calor.device_selection import on_device
+    from calor.device_selection import as_device
     from calor.transforms.tuning import measuring
 
     script = Path(options.script)
     given, path = sys.argv, sys.path[0]
     sys.argv, sys.path[0] = [options.script, *options.arguments], str(script.resolve().parent)
     try:
-        with on_device(device), measuring(device, options.seconds) as tuned:
+        with as_device(device), measuring(device, options.seconds) as tuned:
             runpy.run_path(options.script, run_name="__main__")
     finally:
         sys.argv, sys.path[0] = given, path

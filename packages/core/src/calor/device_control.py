@@ -36,7 +36,7 @@ def devices() -> list[Device]:
     Examples
     --------
     >>> import calor
-    >>> calor.device("numpy").device in calor.devices()
+    >>> calor.device("numpy") in calor.devices()
     True
     """
     from calor.plugins.discovery import installed, registry

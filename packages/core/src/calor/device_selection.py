@@ -6,23 +6,14 @@ installed, then the numpy reference with one warning.
 
 from __future__ import annotations
 
-import threading
 import warnings
 from importlib.util import find_spec
 from typing import Any
 
 from calor.backends.device import Device
 from calor.config import config
-from calor.errors import TraceError
 from calor.local import local as recording
 
-
-class _Stack(threading.local):
-    def __init__(self) -> None:
-        self.devices: list[Device] = []
-
-
-_stack = _Stack()
 _default: Device | None = None
 
 
@@ -34,8 +25,8 @@ def get_device(name: str) -> Device:
     return discovery.get_device(name)
 
 
-def as_device(device: Any) -> Device:
-    """Return the Device of a name.
+def device(device: Any) -> Device:
+    """Return a device, which is also a context in which new tensors are made on it.
 
     Parameters
     ----------
@@ -45,14 +36,28 @@ def as_device(device: Any) -> Device:
     Returns
     -------
     Device
-        The device.
+        The device: there is one object for each. Entering it is a TraceError where `calor.jit`
+        traces a function for another device.
 
     Raises
     ------
     DeviceError
         If there is no such device.
+
+    Examples
+    --------
+    >>> import calor
+    >>> reference = calor.device("numpy")
+    >>> with reference:
+    ...     calor.zeros(2).device
+    device('numpy:0')
+    >>> calor.zeros(2, device=reference).device == "numpy"
+    True
     """
     return device if type(device) is Device else get_device(device)
+
+
+as_device = device
 
 
 def current_device() -> Device:
@@ -67,8 +72,9 @@ def current_device() -> Device:
     if recording.jit:
         device: Device = recording.jit[-1].device
         return device
-    if _stack.devices:
-        return _stack.devices[-1]
+    if recording.devices:
+        entered: Device = recording.devices[-1]
+        return entered
     global _default
     if _default is None:
         _default = _choose()
@@ -83,7 +89,7 @@ def reset_default() -> None:
 
 def is_current(device: Device) -> bool:
     """Return whether new tensors are made on a device; asking chooses no default, so no warning."""
-    if recording.jit or _stack.devices or _default is not None:
+    if recording.jit or recording.devices or _default is not None:
         return device is current_device()
     return device is (preferred_device() or get_device("numpy"))
 
@@ -113,42 +119,3 @@ def _choose() -> Device:
         stacklevel=2,
     )
     return get_device("numpy")
-
-
-class on_device:
-    """Context in which new tensors are made on a device.
-
-    Parameters
-    ----------
-    device : Device or str
-        The device, or its name such as "cuda:0".
-
-    Raises
-    ------
-    DeviceError
-        If there is no such device.
-    TraceError
-        On entry, if `calor.jit` traces a function for another device.
-
-    Examples
-    --------
-    >>> import calor
-    >>> with calor.device("numpy"):
-    ...     calor.zeros(2).device
-    device('numpy:0')
-    """
-
-    def __init__(self, device: Any) -> None:
-        self.device = as_device(device)
-
-    def __enter__(self) -> Device:
-        if recording.jit and recording.jit[-1].device is not self.device:
-            raise TraceError(
-                f"a function traced for {recording.jit[-1].device.name} asks for device "
-                f"{self.device.name}; one trace is for one device"
-            )
-        _stack.devices.append(self.device)
-        return self.device
-
-    def __exit__(self, *error: object) -> None:
-        _stack.devices.pop()

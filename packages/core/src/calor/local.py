@@ -17,6 +17,8 @@ class _Local(threading.local):
         # What interrupted flushes left, as long as somebody holds a value of it.
         self.asides: weakref.WeakSet[Any] = weakref.WeakSet()
         self.jit: list[Any] = []
+        # The devices that were entered, on the innermost of which new tensors are made.
+        self.devices: list[Any] = []
         self.grad_enabled = True
         # Where gradients end that recomputations take, by ids of records, the innermost last.
         self.ends: list[frozenset[int]] = []

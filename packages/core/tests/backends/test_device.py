@@ -31,6 +31,7 @@ from calor.compiling.plans import plan_for
 from calor.config import config
 from calor.dtypes import ALL, bfloat16, float16, float32
 from calor.errors import DeviceError, TraceError, UnsupportedError
+from calor.local import local
 from calor.plugins import discovery
 from calor.plugins.registry import Registry
 
@@ -109,7 +110,7 @@ def test_a_slow_compiler_is_not_started_by_a_look(slow: Device) -> None:
 
 
 def test_a_companion_computes_what_is_looked_at(slow: Device) -> None:
-    slow.companions = (calor.device("numpy").device,)
+    slow.companions = (calor.device("numpy"),)
     x = calor.asarray([1.0, 2.0], device=slow)
     y = x * 2 + 1
     assert y.tolist() == [3.0, 5.0]
@@ -148,7 +149,7 @@ def test_a_machine_without_the_device_says_so() -> None:
 
 @pytest.fixture
 def no_default(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(selection, "_stack", selection._Stack())
+    monkeypatch.setattr(local, "devices", [])
     monkeypatch.setattr(config, "device", None)
     selection.reset_default()
     yield
@@ -200,6 +201,17 @@ def test_the_cpu_is_preferred_where_it_is_installed(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.usefixtures("no_default")
+def test_a_device_is_a_value_and_a_context() -> None:
+    device = calor.device("null")
+    assert device is calor.device(device)
+    assert calor.ones(2, device=device).to(calor.device("numpy")).device == "numpy"
+    with device as entered, device, calor.device("numpy"):
+        assert entered is device
+        assert calor.ones(2).device == "numpy"
+    with device:
+        assert calor.ones(2).device is device
+
+
 def test_the_innermost_device_counts() -> None:
     with calor.device("null") as outer:
         with calor.device("strict:numpy") as inner:
@@ -294,7 +306,7 @@ def test_null_computes_nothing() -> None:
 
 def test_null_takes_composites_whole() -> None:
     graph = calor.trace(lambda x: x.softmax(axis=0), calor.ones(3))
-    null = calor.device("null").device
+    null = calor.device("null")
     claim = null.backend.claim(0, graph)
     assert claim.parts == (tuple(range(len(graph.nodes))),)
     assert not claim.reasons

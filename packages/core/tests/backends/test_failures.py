@@ -160,7 +160,7 @@ def test_debug_names_the_line_of_the_largest(debug: None) -> None:
     large, line = calor.exp(calor.ones((64, 1024))), here()
     total = large.sum() + small
     try:
-        calor.set_memory_limit(calor.device("numpy").device.memory.in_use + 1024, "numpy")
+        calor.set_memory_limit(calor.device("numpy").memory.in_use + 1024, "numpy")
         with pytest.raises(OutOfMemoryError, match=rf"'exp'; recorded at .*failures\.py:{line}$"):
             total.numpy()
     finally:

@@ -228,7 +228,7 @@ def test_only_what_fails_is_poisoned() -> None:
 
 
 def in_use_without_pending() -> int:
-    return calor.device("numpy").device.memory.in_use
+    return calor.device("numpy").memory.in_use
 
 
 def test_synchronize_raises_what_failed() -> None:
@@ -269,7 +269,7 @@ def test_figures_of_the_current_device() -> None:
 
 
 def test_devices_lists_what_is_present() -> None:
-    assert calor.device("numpy").device in calor.devices()
+    assert calor.device("numpy") in calor.devices()
 
 
 def test_counts_survive_threads() -> None:
@@ -279,7 +279,7 @@ def test_counts_survive_threads() -> None:
         for _ in range(200):
             NumpyBuffer(np.zeros(8), counts)
 
-    backend = calor.device("numpy").device.backend
+    backend = calor.device("numpy").backend
     assert isinstance(backend, NumpyBackend)
     counts = backend._memory
     threads = [threading.Thread(target=work) for _ in range(8)]

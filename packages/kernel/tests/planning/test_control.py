@@ -21,7 +21,7 @@ def device():
 def both(device, function, *arrays):
     """Return what a jitted function gives on the device and on the reference."""
     found = []
-    for place in (device, calor.device("numpy").device):
+    for place in (device, calor.device("numpy")):
         with calor.device(place):
             made = calor.jit(function)(*[calor.asarray(a) for a in arrays])
             leaves = made if isinstance(made, tuple) else (made,)

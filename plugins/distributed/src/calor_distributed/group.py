@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from calor.backends.device import Device
-from calor.device_selection import as_device, on_device
+from calor.device_selection import as_device
 from calor.errors import ArgumentError, DeviceError, ShapeError
 from calor.functions.conversion import to_device
 from calor.functions.creation import asarray
@@ -50,7 +50,7 @@ class Group:
 
     def __init__(self, devices: Sequence[Any]) -> None:
         self.device = group_of([as_device(d) for d in devices])
-        self._contexts: list[on_device] = []
+        self._contexts: list[Device] = []
 
     @property
     def devices(self) -> tuple[Device, ...]:
@@ -63,7 +63,7 @@ class Group:
         return len(self.devices)
 
     def __enter__(self) -> Device:
-        self._contexts.append(on_device(self.device))
+        self._contexts.append(as_device(self.device))
         return self._contexts[-1].__enter__()
 
     def __exit__(self, *error: object) -> None:

@@ -96,9 +96,9 @@ def recorded(row: Op, x: Any, **attributes: Any) -> Any:
 
 def rank_on(device: Any, world: int) -> Any:
     """Return the number of each member of a group, from 0, as a 0-d int32."""
-    from calor.device_selection import on_device
+    from calor.device_selection import as_device
 
-    with on_device(device):
+    with as_device(device):
         return rank(world=world)
 
 
@@ -133,16 +133,14 @@ def _others(x: Any, world: int) -> Any:
 
 
 def _members(x: Any, world: int) -> Any:
-    from calor.device_selection import on_device
 
-    with on_device(x.device):
+    with x.device:
         return iota(length=world, dtype=int32)
 
 
 def _one(x: Any) -> Any:
-    from calor.device_selection import on_device
 
-    with on_device(x.device):
+    with x.device:
         return full(value=Scalar.of(1, x.dtype), shape=(), dtype=x.dtype)
 
 
@@ -176,9 +174,8 @@ def _broadcast_gradient(g: Any, y: Any, x: Any, token: Any, *, root: int, world:
     if g[0] is None or world == 1:
         return [g[0], None]
     total = recorded(all_reduce, g[0], kind="sum", world=world)
-    from calor.device_selection import on_device
 
-    with on_device(total.device):
+    with total.device:
         here = full(value=Scalar.of(root, int32), shape=(), dtype=int32)
     own = movement.expand(e.equal(rank_on(total.device, world), here), shape=total.shape)
     return [e.where(own, total, zeros_of(total._value.spec, total.device)), None]

@@ -33,14 +33,13 @@ class _Pairs:
     """
 
     def __init__(self, like: Any, count: int) -> None:
-        from calor.device_selection import on_device
 
         half = (count + 1) // 2
         self.half, self.count, self.rounds = half, 2 * half, 2 * half - 1
         order = list(range(self.count))
         if half > 1:
             order = [0, half, *range(1, half - 1), *range(half + 1, self.count), half - 1]
-        with on_device(like.device):
+        with like.device:
             self.order = constant(array=HostArray.of(np.array(order, np.int64)), weak=False)
 
     def padded(self, x: Any, rows: bool) -> Any:

@@ -56,10 +56,9 @@ def adjoint(x: Any) -> Any:
 
 def row_and_column(x: Any) -> tuple[Any, Any]:
     """Return the row number and the column number of every element of x, int64 of x's shape."""
-    from calor.device_selection import on_device
 
     m, n = x.shape[-2:]
-    with on_device(x.device):
+    with x.device:
         rows, columns = iota(length=m, dtype=int64), iota(length=n, dtype=int64)
     return (
         expand(reshape(rows, shape=(m, 1)), shape=x.shape),
@@ -69,17 +68,15 @@ def row_and_column(x: Any) -> tuple[Any, Any]:
 
 def places(v: Any) -> Any:
     """Return the index along the last axis of every element, int64 of v's shape."""
-    from calor.device_selection import on_device
 
-    with on_device(v.device):
+    with v.device:
         return expand(iota(length=v.shape[-1], dtype=int64), shape=v.shape)
 
 
 def integer(number: int, x: Any) -> Any:
     """Return a 0-d int64 on the device of x, as a counter or an index."""
-    from calor.device_selection import on_device
 
-    with on_device(x.device):
+    with x.device:
         return full(value=Scalar.of(number, int64), shape=(), dtype=int64)
 
 

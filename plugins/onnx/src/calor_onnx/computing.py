@@ -9,7 +9,7 @@ import numpy as np
 
 import calor
 from calor import Tensor
-from calor.device_selection import on_device
+from calor.device_selection import as_device
 from calor.dtypes import DType, float32
 from calor.errors import ShapeError
 from calor.ops.sources import HostArray
@@ -28,7 +28,7 @@ def constant(array: Any, device: Any) -> Tensor:
     >>> constant(np.arange(2.0), "numpy").tolist()
     [0.0, 1.0]
     """
-    with on_device(device):
+    with as_device(device):
         made: Tensor = constant_op(array=HostArray.of(np.asarray(array)), weak=False)
     return made
 

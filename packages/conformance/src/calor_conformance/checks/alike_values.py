@@ -67,7 +67,7 @@ def _families(place: Place) -> list[list[Any]]:
         [frozenset({0.0}), frozenset({-0.0}), frozenset({0}), frozenset({False})],
         [range(0, 3, 2), range(0, 4, 2), range(0), range(5, 5), slice(0, 1), slice(False, 1.0)],
         [float32, "float32", np.float32, np.dtype("float32"), calor.float64, "float64"],
-        [place.device, name, calor.device("numpy").device, "numpy"],
+        [place.device, name, calor.device("numpy"), "numpy"],
         [(float("nan"),), (float("nan"), 1), (0j,), (complex(0.0, -0.0),), (complex(-0.0, 0.0),)],
     ]  # fmt: skip
 

@@ -140,7 +140,7 @@ def _names(place: Place, rng: Rng) -> None:
         assert (one == one.backend.name) is (one.index == 0), f"{one} and {one.backend.name!r}"
         assert one != "nothing:0", f"{one} is another"
     if described:
-        assert calor.device(device.name).device is device, f"{device} is another by its name"
+        assert calor.device(device.name) is device, f"{device} is another by its name"
         return
     count = device.backend.enumerate()
     for number in (count, count + int(rng.integers(1, 9))):

@@ -202,7 +202,7 @@ class _Tree:
         others: list[Any] = ["numpy", self.place.device]
         if "cpu" in installed() and self.place.plain.backend.name == "numpy":
             others.append("cpu")
-        self.device = calor.device(others[int(self.rng.integers(len(others)))]).device
+        self.device = calor.device(others[int(self.rng.integers(len(others)))])
         if self.rng.random() < 0.5:
             self.root.to(self.kind).to(self.device)
         else:

@@ -206,7 +206,7 @@ def _same_when_loaded(place: Place) -> None:
 def _installed(place: Place) -> bool:
     """Return whether another process finds the device by its name."""
     try:
-        return calor.device(place.plain.name).device.backend is place.plain.backend
+        return calor.device(place.plain.name).backend is place.plain.backend
     except CalorError:
         return False
 

@@ -31,7 +31,7 @@ def _uploaded(array: Array, device: str | None) -> Any:
     try:
         return calor.asarray(array, device=device)
     except UnsupportedError as error:
-        there = current_device() if device is None else calor.device(device).device
+        there = current_device() if device is None else calor.device(device)
         dtype = as_dtype(array.dtype)
         if not error.refused and not there.info.dtypes.get(dtype):
             error.refused = (("upload", (dtype.name,), "the device does not store it"),)

@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from calor.backends.lost import LostBackend, LostExecutable
 from calor.backends.protocol import Backend, Executable, Info, MemoryFigures
-from calor.errors import DeviceError
+from calor.errors import DeviceError, TraceError
+from calor.local import local
 
 # How many flushes with such ops a device remembers.
 _SITES: Final = 64
@@ -18,6 +19,8 @@ _SITES: Final = 64
 
 class Device:
     """A device, identified by backend and index. There is one object for each; compare with ``==``.
+
+    As a context it is the device on which new tensors are made.
 
     Parameters
     ----------
@@ -100,6 +103,18 @@ class Device:
         self.plans.clear()
         for holder in self.holders:
             holder.executable = LostExecutable(lost)
+
+    def __enter__(self) -> Device:
+        if local.jit and local.jit[-1].device is not self:
+            raise TraceError(
+                f"a function traced for {local.jit[-1].device.name} asks for device {self.name}; "
+                f"one trace is for one device"
+            )
+        local.devices.append(self)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        local.devices.pop()
 
     def __repr__(self) -> str:
         return f"device({self.name!r})"

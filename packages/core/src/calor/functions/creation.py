@@ -9,7 +9,7 @@ import numpy as np
 
 from calor import dtypes
 from calor.backends.device import Device
-from calor.device_selection import as_device, current_device, on_device
+from calor.device_selection import as_device, current_device
 from calor.dtypes import DType, as_dtype
 from calor.errors import DTypeError, ShapeError
 from calor.functions.arguments import python_number, sizes_of
@@ -266,7 +266,7 @@ def full(
     elif device is None:
         made = full_row(value=_constant(number, known), shape=sizes, dtype=known)
     else:
-        with on_device(target):
+        with as_device(target):
             made = full_row(value=_constant(number, known), shape=sizes, dtype=known)
     return made.requires_grad_() if requires_grad else made
 

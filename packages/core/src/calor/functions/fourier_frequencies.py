@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from calor import dtypes
-from calor.device_selection import as_device, current_device, on_device
+from calor.device_selection import as_device, current_device
 from calor.dtypes import as_dtype, int64, real_of
 from calor.errors import DTypeError
 from calor.functions.arguments import many_axes
@@ -174,7 +174,7 @@ def ifftshift(x: Operand, /, axes: Axis = None) -> Tensor:  # numpydoc ignore=RS
 
 
 def _ramp(count: int, device: Any) -> Any:
-    with on_device(current_device() if device is None else as_device(device)):
+    with current_device() if device is None else as_device(device):
         return iota(length=count, dtype=int64)
 
 

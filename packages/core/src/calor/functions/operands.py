@@ -12,7 +12,6 @@ from weakref import ref
 import numpy as np
 
 from calor import dtypes
-from calor.device_selection import on_device
 from calor.dtypes import DType
 from calor.errors import DTypeError
 from calor.functions.arguments import NUMBERS, common_dtype, python_number
@@ -244,7 +243,7 @@ def sized(row: Op, size: Any, x: Any) -> Any:
         known = np.iinfo(dtype.numpy)
         if not known.min <= size <= known.max:
             raise OverflowError(f"{row.name}: a size of {hint_of(size)} does not fit {dtype.name}")
-    with on_device(x.device):
+    with x.device:
         return sized_number(size, dtype)
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from calor import dtypes
-from calor.device_selection import as_device, current_device, on_device
+from calor.device_selection import as_device, current_device
 from calor.dtypes import DType, as_dtype
 from calor.errors import ArgumentError, DTypeError, ShapeError
 from calor.functions.arguments import common_dtype, integer, python_number
@@ -37,7 +37,7 @@ def _ramp(length: int, start: Any, step: Any, dtype: DType, device: Any) -> Tens
         # Unsigned arithmetic wraps, so a step down is a step up by 2⁶⁴ less.
         start, step = start % 2**64, step % 2**64
     real = dtypes.real_of(work)
-    with on_device(device):
+    with as_device(device):
         made: Tensor = iota(length=length, dtype=real)
     if work is not real:
         made = e.cast(made, dtype=work)
@@ -199,7 +199,7 @@ def linspace(
     else:
         made = _ramp(count, first, (last - first) / parts, work, target)
     if endpoint and count > 1:
-        with on_device(target):
+        with as_device(target):
             at_end = pair(e.equal, iota(length=count, dtype=dtypes.int64), count - 1)
         made = select(at_end, last, made)
     return made if work is wanted else e.cast(made, dtype=wanted)
@@ -265,7 +265,7 @@ def _diagonal(k: Any, rows: int, cols: int, what: str) -> int:
 
 
 def _row_and_column(rows: int, cols: int, device: Any) -> tuple[Tensor, Tensor]:
-    with on_device(device):
+    with as_device(device):
         row = reshape(iota(length=rows, dtype=dtypes.int64), (rows, 1))
         col = reshape(iota(length=cols, dtype=dtypes.int64), (1, cols))
     return row, col

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from calor.device_selection import on_device
 from calor.dtypes import int64
 from calor.errors import ArgumentError, ShapeError
 from calor.functions.arguments import integer, one_axis, sizes_of
@@ -104,7 +103,7 @@ def _halves(x: Tensor, cut: int, axis: int) -> tuple[Tensor, Tensor]:
 
 
 def _count(size: int, like: Tensor) -> Tensor:
-    with on_device(like.device):
+    with like.device:
         made: Tensor = iota(length=size, dtype=int64)
     return made
 

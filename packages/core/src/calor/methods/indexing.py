@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from calor.device_selection import on_device
 from calor.dtypes import bool_, int64
 from calor.errors import DTypeError, IndexingError, ShapeError, TraceError
 from calor.functions.creation import asarray
@@ -190,7 +189,7 @@ def _between(values: Any, steps: Sequence[int], span: Any) -> Any:
 
 
 def _truth(like: Any, value: bool, shape: Shape) -> Any:
-    with on_device(like.device):
+    with like.device:
         return full(value=Scalar.of(value, bool_), shape=shape, dtype=bool_)
 
 
@@ -214,7 +213,7 @@ def _write_at(x: Any, key: Key, value: Any) -> Any:
     values = _reshaped(_spread(value, tuple(shape)), tuple(sizes))
     starts = _starts(x, tuple(key.starts))
     for axis, entry in places.items():
-        with on_device(x.device):
+        with x.device:
             numbers = iota(length=x.shape[axis], dtype=int64)
         # Reading the place among all places checks it, and counts negative ones from the end.
         with axes_named({0: axis}):

@@ -18,7 +18,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from calor.device_selection import on_device
 from calor.dtypes import bool_, int32
 from calor.errors import ArgumentError, ShapeError
 from calor.ops import elementwise as e
@@ -132,7 +131,7 @@ def _scores(query: Any, key: Any, extras: Any, causal: bool, scale: float) -> An
         if x.dtype is bool_:
             scores = e.where(expand(x, shape=shape), scores, fill(scores, -math.inf))
     if causal:
-        with on_device(query.device):
+        with query.device:
             rows = reshape(iota(length=length, dtype=int32), shape=(length, 1))
             columns = iota(length=shape[3], dtype=int32)
         seen = e.less_equal(

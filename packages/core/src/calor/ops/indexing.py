@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from calor.device_selection import on_device
+from calor.device_selection import as_device
 from calor.dtypes import int32, int64
 from calor.errors import ArgumentError, DTypeError, ShapeError
 from calor.ops import elementwise as e
@@ -103,7 +103,7 @@ def _in_one_place(g: Any, x: Any, indices: Any, axis: int) -> Any:
     number = int32 if size < 1 << 31 else int64
     shape = [1] * x.ndim
     shape[axis] = size
-    with on_device(g.device):
+    with g.device:
         places = reshape(iota(length=size, dtype=number), shape=tuple(shape))
     at = indices if indices.dtype is number else e.cast(indices, dtype=number)
     at = e.where(at < 0, at + size, at)
@@ -196,7 +196,7 @@ def _shares(g: Any, y: Any, x: Any, updates: Any, read: Any, write: Any) -> tupl
 
 
 def _numbered(t: Any, device: Any) -> Any:
-    with on_device(device):
+    with as_device(device):
         return reshape(iota(length=prod(t.shape), dtype=int64), shape=t.shape)
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from calor.device_selection import on_device
 from calor.errors import ShapeError
 from calor.ops import rules
 from calor.ops.base import Op, Scalar, op
@@ -89,7 +88,7 @@ slice_: Op = op("slice", _slice_rule, _slice_reference, _slice_gradient)
 
 def number_like(x: Any, number: Any) -> Any:
     """Return a 0-d tensor with the dtype and device of x."""
-    with on_device(x.device):
+    with x.device:
         return full(value=Scalar.of(number, x.dtype), shape=(), dtype=x.dtype)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from calor.device_selection import on_device
 from calor.dtypes import DType, bool_, int64
 from calor.errors import ShapeError
 from calor.ops import elementwise as e
@@ -208,7 +207,7 @@ def _extreme_scan_gradient(g: Any, y: Any, x: Any, *, axis: int, reverse: bool) 
     # Each result comes from the latest place at which the input equalled it.
     shape = [1] * x.ndim
     shape[axis] = x.shape[axis]
-    with on_device(x.device):
+    with x.device:
         numbers = iota(length=x.shape[axis], dtype=int64)
     places = expand(reshape(numbers, shape=tuple(shape)), shape=x.shape)
     hit = _hits(x, y)

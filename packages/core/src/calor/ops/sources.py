@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from calor.device_selection import on_device
+from calor.device_selection import as_device
 from calor.dtypes import DType
 from calor.graph.attributes import HostArray as HostArray
 from calor.graph.attributes import Scalar, SizedScalar
@@ -32,5 +32,5 @@ def sized_number(size: Any, dtype: DType) -> Any:
 
 def zeros_of(like: Spec, device: Any) -> Any:
     """Return a tensor of zeros of a spec on a device."""
-    with on_device(device):
+    with as_device(device):
         return full(value=Scalar.of(0, like.dtype), shape=like.shape, dtype=like.dtype)

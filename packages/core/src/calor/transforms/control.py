@@ -13,7 +13,7 @@ from typing import Any
 
 from calor import tree
 from calor.config import config
-from calor.device_selection import current_device, on_device
+from calor.device_selection import as_device, current_device
 from calor.dtypes import bool_, int64
 from calor.errors import ArgumentError, DTypeError, ShapeError, TraceError
 from calor.functions.creation import asarray
@@ -379,7 +379,7 @@ def fori_loop(lower: Any, upper: Any, body: Callable[[Any, Any], Any], init: Any
         n = max(upper - lower, 0)
         if n == 0:
             return init
-        with on_device(_device(tree.leaves(init))):
+        with as_device(_device(tree.leaves(init))):
             places = iota(length=n, dtype=int64) + lower
         return scan(lambda carry, i: (body(i, carry), None), init, places)[0]
 

@@ -8,7 +8,6 @@ from math import prod
 from typing import Any
 
 from calor import tree
-from calor.device_selection import on_device
 from calor.errors import GradientError
 from calor.functions.creation import ones
 from calor.functions.ranges import eye
@@ -234,7 +233,7 @@ def _over_units(function: Callable[[Any], Any], like: Any) -> Any:
     if not isinstance(like, Handle):
         like = ones(())
     shape, size = like.shape, prod(like.shape)
-    with on_device(like.device):
+    with like.device:
         units = reshape(eye(size, dtype=like.dtype), shape=(size, *shape))
     return vmap(function)(units)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from calor.backends.device import Device
 from calor.backends.protocol import Tuned
-from calor.device_selection import on_device
+from calor.device_selection import as_device
 from calor.errors import ArgumentError, UnsupportedError
 from calor.transforms.bound import Bound
 from calor.transforms.jit import Jitted
@@ -159,7 +159,7 @@ def tune(function: Any, *args: Any, seconds: float = 60.0, **kwargs: Any) -> Tun
             "calor.jit(function)"
         )
     device = jitted.device_of(given, kwargs)
-    with on_device(device), measuring(device, seconds) as tuned:
+    with as_device(device), measuring(device, seconds) as tuned:
         # All plans of the device may change their choices, and are made again when asked for.
         device.plans.clear()
         jitted.trace_again(given, kwargs)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from calor.device_selection import on_device
 from calor.dtypes import int32
 from calor.errors import ArgumentError, DTypeError, ShapeError
 from calor.functions.activation import floating, log_softmax
@@ -204,7 +203,7 @@ def _class_losses(
 
 def _hits(logs: Tensor, classes: Tensor, axis: int) -> Tensor:
     """Return which elements are those of the classes; an error tells of one out of range."""
-    with on_device(logs.device):
+    with logs.device:
         numbers = iota(length=logs.shape[axis], dtype=int32)
     # Reading a class among all classes checks it, and counts negative ones from the end.
     places = expand_dims(gather(numbers, classes, axis=0), axis)

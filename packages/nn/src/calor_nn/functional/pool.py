@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calor.device_selection import on_device
 from calor.dtypes import int64
 from calor.errors import ArgumentError, ShapeError
 from calor.functions.activation import floating
@@ -463,7 +462,7 @@ def _max_pool(
     made = unbatched(rows.window_reduce(x, **attributes), added)
     if not return_indices:
         return made
-    with on_device(x.device):
+    with x.device:
         flat = iota(length=int(np.prod(windows.sizes)), dtype=int64)
     places = stretched(reshape(flat, windows.sizes), x.shape)
     return made, unbatched(rows.window_pick(places, x.detach(), **attributes), added)

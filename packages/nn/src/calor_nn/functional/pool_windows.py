@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calor.device_selection import on_device
 from calor.errors import ArgumentError, ShapeError
 from calor.functions.reductions import sum
 from calor.ops import contraction as rows
@@ -117,6 +116,6 @@ class Windows:
 
 def baked(array: np.ndarray[Any, Any], like: Tensor) -> Tensor:
     """Return an array that follows from sizes as a constant, in the dtype of ``like``."""
-    with on_device(like.device):
+    with like.device:
         made: Tensor = constant(array=HostArray.of(array.astype(like.dtype.numpy)), weak=False)
     return made

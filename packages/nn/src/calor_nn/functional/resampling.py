@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calor.device_selection import on_device
 from calor.dtypes import float32
 from calor.errors import ShapeError
 from calor.functions.operands import pair, select
@@ -152,7 +151,7 @@ def resampled(x: Tensor, axis: int, taps: list[Taps], by: Op = resample) -> Tens
     for one, turned in zip(taps, back, strict=True):
         for table in (one, turned):
             tables += [table.where.astype(np.int32), table.weights.astype(dtype)]
-    with on_device(x.device):
+    with x.device:
         given = [constant(array=HostArray.of(table), weak=False) for table in tables]
     padded = tuple(bool(any((one.where < 0).any() for one in ones)) for ones in (taps, back))
     made: Tensor = by(x, *given, axis=axis, padded=padded)

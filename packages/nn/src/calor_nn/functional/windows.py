@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calor.device_selection import on_device
+from calor.device_selection import as_device
 from calor.errors import ShapeError
 from calor.functions.arguments import integer
 from calor.functions.manipulation import permute_dims, reshape
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 def constant_table(array: np.ndarray[Any, Any], device: Any) -> Tensor:
     """Return a host array that depends on sizes alone as a constant of the graph."""
-    with on_device(device):
+    with as_device(device):
         made: Tensor = constant(array=HostArray.of(array), weak=False)
     return made
 

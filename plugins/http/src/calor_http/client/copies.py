@@ -35,7 +35,7 @@ def keep(device: Any, keeps: bool = True) -> None:
     >>> from calor_http import keep
     >>> from calor_http.server.local import LocalServer
     >>> with LocalServer("numpy") as server:
-    ...     device = calor.device(f"{server.address}/numpy").device
+    ...     device = calor.device(f"{server.address}/numpy")
     ...     keep(device)
     ...     calor.asarray([1.0, 2.0], device=device).tolist()
     [1.0, 2.0]
@@ -65,7 +65,7 @@ def close(device: Any) -> None:
     >>> from calor_http import close
     >>> from calor_http.server.local import LocalServer
     >>> with LocalServer("numpy") as server:
-    ...     device = calor.device(f"{server.address}/numpy").device
+    ...     device = calor.device(f"{server.address}/numpy")
     ...     calor.ones((2,), device=device).tolist()
     ...     close(device)
     [1.0, 1.0]

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from calor import tree
-from calor.device_selection import on_device
 from calor.errors import TraceError
 from calor.recording.records import alive
 from calor.tensor.tensor import wrap
@@ -42,7 +41,7 @@ def call(
         Item(held.get(id(t), t), Kind.STREAM if id(t) in drawn else Kind.SAME)
         for t in _live(body.captures)
     ]
-    with on_device(batching.device):
+    with batching.device:
         made = batching.run(body.graph, [*items, *captures])
     left = made[body.results :]
     for tensor, item in zip(body.written, left, strict=True):

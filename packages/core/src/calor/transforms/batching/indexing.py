@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from calor.device_selection import on_device
 from calor.dtypes import int64
 from calor.ops import elementwise as e
 from calor.ops.indexing import gather, gather_nd, scatter_nd
@@ -60,6 +59,6 @@ def _numbered(indices: Any) -> Any:
     shape = (*indices.shape[:-1], 1)
     if shape[0] > np.iinfo(indices.dtype.numpy).max:
         indices = e.cast(indices, dtype=int64)
-    with on_device(indices.device):
+    with indices.device:
         numbers = iota(length=shape[0], dtype=indices.dtype)
     return concat(over(numbers, shape), indices, axis=indices.ndim - 1)

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from calor.device_selection import on_device
 from calor.dtypes import bool_, int32, int64
 from calor.ops import elementwise as e
 from calor.ops.base import Scalar
@@ -83,7 +82,7 @@ def pad_rule(
     if not mapped[1]:
         return pad(x, value, **by)
     padded = pad(x, number_like(x, 0), **by)
-    with on_device(x.device):
+    with x.device:
         inside = full(value=Scalar.of(True, bool_), shape=x.shape[1:], dtype=bool_)
     kept = pad(inside, number_like(inside, False), low=low, high=high, interior=interior)
     return e.where(expand(kept, shape=padded.shape), padded, over(value, padded.shape))
@@ -136,7 +135,7 @@ def _places(x: Any, starts: Any, axis: int, length: int) -> Any:
     last = min(room, int(np.iinfo(first.dtype.numpy).max))
     first = e.maximum(e.minimum(first, fill(first, last)), fill(first, 0))
     number = int32 if x.shape[axis] < 1 << 31 else int64
-    with on_device(x.device):
+    with x.device:
         steps = iota(length=length, dtype=number)
     shape = tuple(length if a == axis else n for a, n in enumerate(x.shape))
     first = expand(e.cast(first, dtype=number), shape=(size, length))
