@@ -10,6 +10,8 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Self
 
+import uvicorn
+
 from calor.errors import DeviceError
 from calor.plugins.discovery import get_device
 from calor_http.server.app import Server
@@ -71,9 +73,7 @@ class LocalServer:
         DeviceError
             If the port is taken.
         """
-        devices = [get_device(name) for name in self._devices]
-        self.server = Server(devices, self._token, self._limits, self._peers)
-        config = configured(self.server, port=self._port, log_level="critical", **self._tls)
+        config = self._config(port=self._port, log_level="critical", **self._tls)
         started: SimpleQueue[Any] = SimpleQueue()
 
         def work() -> None:
@@ -90,6 +90,12 @@ class LocalServer:
         self.address = address_of(self._uvicorn)
         self._port = int(self.address.rpartition(":")[2])
         return self
+
+    def _config(self, **options: Any) -> uvicorn.Config:
+        """Return what uvicorn runs."""
+        devices = [get_device(name) for name in self._devices]
+        self.server = Server(devices, self._token, self._limits, self._peers)
+        return configured(self.server, **options)
 
     def stop(self) -> None:
         """End all connections and sessions; `start` serves again at the same port."""

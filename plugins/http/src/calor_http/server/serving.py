@@ -44,19 +44,30 @@ def read_token(path: Path) -> str:
     return text
 
 
-def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
-    made = argparse.ArgumentParser(prog="calor_http", description="Serves devices over HTTP.")
-    serve = made.add_subparsers(dest="command", required=True).add_parser("serve")
-    serve.add_argument("--devices", required=True, help="names with commas between: cuda:0,cpu")
-    serve.add_argument("--host", default="127.0.0.1", help="the address to listen at")
-    serve.add_argument("--port", type=int, default=8470, help="the port; 0 takes a free one")
-    serve.add_argument("--token-file", type=Path, help="a file with the token that clients show")
-    serve.add_argument("--no-token", action="store_true", help="for loopback: lets all in")
-    serve.add_argument("--tls", nargs=2, metavar=("CERT", "KEY"), help="certificate and key files")
-    serve.add_argument(
+def add_access(command: argparse.ArgumentParser, port: int) -> None:
+    """Add the options about where a server listens, and whom it lets in."""
+    command.add_argument("--host", default="127.0.0.1", help="the address to listen at")
+    command.add_argument("--port", type=int, default=port, help="the port; 0 takes a free one")
+    command.add_argument("--token-file", type=Path, help="a file with the token that clients show")
+    command.add_argument("--no-token", action="store_true", help="for loopback: lets all in")
+    command.add_argument(
+        "--tls", nargs=2, metavar=("CERT", "KEY"), help="certificate and key files"
+    )
+    command.add_argument(
         "--plain", action="store_true", help="no TLS beyond loopback: a proxy in front adds it"
     )
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    made = argparse.ArgumentParser(
+        prog="calor_http",
+        description="Serves devices over HTTP.",
+        epilog="calor_http model --help tells of the server of models.",
+    )
+    serve = made.add_subparsers(dest="command", required=True).add_parser("serve")
+    serve.add_argument("--devices", required=True, help="names with commas between: cuda:0,cpu")
+    add_access(serve, 8470)
     serve.add_argument(
         "--peers",
         default="",
@@ -77,8 +88,8 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def config_of(given: argparse.Namespace) -> uvicorn.Config:
-    """Return what uvicorn runs; ArgumentError for a server that would let anybody in."""
+def access_of(given: argparse.Namespace) -> tuple[str | None, dict[str, Any]]:
+    """Return the token and what uvicorn takes; ArgumentError where anybody would get in."""
     local = is_loopback(given.host)
     if given.no_token and given.token_file:
         raise ArgumentError("give --token-file or --no-token, not both")
@@ -93,7 +104,15 @@ def config_of(given: argparse.Namespace) -> uvicorn.Config:
             f"without --tls CERT KEY everybody on the way to {given.host} reads the token; "
             f"--plain says that a proxy in front adds TLS"
         )
-    token = None if given.no_token else read_token(given.token_file)
+    options: dict[str, Any] = {"host": given.host, "port": given.port}
+    if given.tls:
+        options |= {"ssl_certfile": given.tls[0], "ssl_keyfile": given.tls[1]}
+    return None if given.no_token else read_token(given.token_file), options
+
+
+def config_of(given: argparse.Namespace) -> uvicorn.Config:
+    """Return what uvicorn runs; ArgumentError for a server that would let anybody in."""
+    token, options = access_of(given)
     limits = Limits(**{field.name: getattr(given, field.name) for field in fields(Limits)})
     for package in given.packages:
         importlib.import_module(package)
@@ -101,12 +120,9 @@ def config_of(given: argparse.Namespace) -> uvicorn.Config:
     if importlib.util.find_spec("calor_nn"):
         importlib.import_module("calor_nn")
     devices = [get_device(name.strip()) for name in given.devices.split(",")]
-    tls: dict[str, Any] = {}
-    if given.tls:
-        tls = {"ssl_certfile": given.tls[0], "ssl_keyfile": given.tls[1]}
     peers = [peer.strip() for peer in given.peers.split(",") if peer.strip()]
     server = Server(devices, token, limits, peers)
-    return configured(server, host=given.host, port=given.port, log_level="warning", **tls)
+    return configured(server, log_level="warning", **options)
 
 
 def configured(server: Server, **options: Any) -> uvicorn.Config:
