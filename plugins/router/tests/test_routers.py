@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,54 +11,22 @@ import pytest
 
 import calor
 from calor import nn, router
-from calor.backends.device import Device, device_of
+from calor.backends.device import Device
 from calor.backends.numpy_backend import NumpyBackend
-from calor.backends.protocol import FULL, Info
-from calor.dtypes import ALL, bool_, float32, int32
+from calor.dtypes import bool_, float32, int32
 from calor.errors import ArgumentError, DeviceError, OutOfMemoryError, UnsupportedError
-from calor_router import placement
-from calor_router.backend import RouterBackend
+from calor.plugins.discovery import installed
+from calor_router import cutting, placement
 from calor_router.speeds import Speeds
+from calor_router.steps import Fetch, Stage
 
-PRODUCTS = ("dot_general", "conv", "reshape", "permute", "expand")
-
-
-class Toy(NumpyBackend):
-    """A device that takes some ops, in some dtypes."""
-
-    def __init__(self, name: str, takes: Collection[str] | None, dtypes: Collection[Any]) -> None:
-        super().__init__()
-        self.name = name
-        self.takes = takes
-        self._info = Info(name, dict.fromkeys(dtypes, FULL), {"in_place": FULL})
-
-    def table(self, index: int) -> Mapping[str, Any]:
-        known = super().table(index)
-        return known if self.takes is None else {n: known[n] for n in self.takes if n in known}
-
-    def info(self, index: int) -> Info:
-        return self._info
-
-
-def toy(name: str, takes: Collection[str] | None = None, dtypes: Collection[Any] = ALL) -> Device:
-    return device_of(Toy(name, takes, dtypes), 0)
-
-
-def routed(*members: Device) -> Device:
-    return RouterBackend(members).device
+from .toys import PRODUCTS, routed, toy, with_costs
 
 
 @pytest.fixture
 def products() -> Device:
     """A router of a device with products and little else, and of NumPy."""
     return routed(toy("products", PRODUCTS), calor.device("numpy"))
-
-
-def with_costs(
-    monkeypatch: pytest.MonkeyPatch, speeds: Mapping[str, Speeds], move: tuple[float, float]
-) -> None:
-    monkeypatch.setattr(placement, "speeds_of", lambda device: speeds[device.backend.name])
-    monkeypatch.setattr(placement, "transfer", lambda source, target: move)
 
 
 def test_a_router_has_one_device_by_its_name() -> None:
@@ -310,3 +278,85 @@ def test_control_flow_across_a_cut(jitted: bool) -> None:
 
     for got, want in zip(outcome(device), outcome("numpy"), strict=True):
         assert np.allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+def test_members_work_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What only has to be begun is begun first; the host waits for it when nothing else is left."""
+    late, here = toy("late", ("sin", "add")), toy("here", ("cos", "mul"))
+    monkeypatch.setattr(cutting, "returns_at_once", lambda device: device is late)
+    monkeypatch.setattr(cutting, "speeds_of", lambda device: Speeds(0.0, 1e-6, 1e-9, 1e-9))
+    device = routed(here, late)
+
+    def function(x: Any) -> Any:
+        second = calor.sin(x)
+        return calor.cos(x) * x, second + x, calor.cos(second)
+
+    graph = calor.trace(function, calor.ones(4))
+    made: Any = device.backend.compile(0, graph)
+    told = [
+        (here.name, late.name)[step.member]
+        if isinstance(step, Stage)
+        else f"{graph.specs[step.value].shape} to {(here.name, late.name)[step.member]}"
+        for step in made.cut.steps
+        if isinstance(step, Stage | Fetch)
+    ]
+    assert told == ["late:0", "here:0", "(4,) to here:0", "here:0"]
+    given = np.linspace(0, 1, 4, dtype=np.float32)
+    want = [np.cos(given) * given, np.sin(given) + given, np.cos(np.sin(given))]
+    found = made([device.backend.upload(0, given)])
+    for one, other, spec in zip(found, want, graph.output_specs, strict=True):
+        assert np.allclose(device.backend.download(0, one, spec), other)
+
+
+def test_what_is_there_is_sent_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A value of a member that computes at once is on its way before the next part runs."""
+    late, here = toy("late", ("sin", "add")), toy("here", ("cos", "mul"))
+    monkeypatch.setattr(cutting, "returns_at_once", lambda device: device is late)
+    device = routed(here, late)
+
+    def function(x: Any) -> Any:
+        first = calor.cos(x)
+        second = calor.sin(first)
+        return calor.cos(first), second, calor.cos(second)
+
+    made: Any = device.backend.compile(0, calor.trace(function, calor.ones(4)))
+    steps = [s for s in made.cut.steps if isinstance(s, Stage | Fetch)]
+    assert [(type(s).__name__, s.member) for s in steps] == [
+        ("Stage", 0), ("Fetch", 1), ("Stage", 1), ("Fetch", 0), ("Stage", 0),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("names", ["router:cpu", "router:numpy,cpu"])
+@pytest.mark.skipif("cpu" not in installed(), reason="calor-cpu is not installed")
+def test_a_bound_call_is_the_members_own(monkeypatch: pytest.MonkeyPatch, names: str) -> None:
+    """It is compiled with the router's part in it, and falls back where something is unusual."""
+    member = len(names.split(",")) - 1
+    quick, slow = Speeds(0.0, 0.0, 0.0, 0.0), Speeds(1.0, 1.0, 1.0, 1.0)
+    with_costs(monkeypatch, {"cpu": quick, "numpy": slow}, (0.0, 0.0))
+    device = calor.device(names).device
+    with calor.device(device), calor.no_grad():
+        w, x = calor.asarray([1.0, 2.0]), calor.asarray([3.0, 4.0])
+        scale = calor.jit(lambda w, x: calor.tanh(w * x)).bind(w)
+        before = device.fallbacks
+        for _ in range(80):
+            made = scale(x)
+        compiled = type(scale).__name__ == "Compiled"
+        if not compiled:
+            pytest.skip("this interpreter has no compiled calls")
+        assert device.fallbacks - before == 80 * 2 * member
+        assert np.allclose(made.numpy(), np.tanh([3.0, 8.0]))
+        assert made._value.buffer.home == member
+        # An operand on another member, then strictness.
+        other = calor.asarray([5.0, 6.0])
+        assert np.allclose(scale(other).numpy(), np.tanh([5.0, 12.0]))
+        before = device.fallbacks
+        scale(other)
+        assert device.fallbacks - before == 2 * member
+        with router.strict():
+            if member:
+                with pytest.raises(UnsupportedError, match=r"refuses that: .*tanh"):
+                    scale(x)
+            else:
+                scale(x)
+        w[:] = calor.asarray([2.0, 2.0])
+        assert np.allclose(scale(x).numpy(), np.tanh([6.0, 8.0]))

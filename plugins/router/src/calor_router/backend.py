@@ -8,66 +8,88 @@ Values stay on the member that made them until another one reads them.
 from __future__ import annotations
 
 import json
+import re
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Final
 
 import numpy as np
 
+from calor.backends.calls import BoundCall
 from calor.backends.device import Device, device_of
 from calor.backends.events import Listener
 from calor.backends.protocol import Backend, Claim, Executable, Info, MemoryFigures
 from calor.compiling.partitioned import move
 from calor.dtypes import as_dtype
-from calor.errors import DeviceError, UnsupportedError
+from calor.errors import ArgumentError, DeviceError, UnsupportedError
 from calor.graph.file import load, save
 from calor.graph.graph import Graph
 from calor.plugins.discovery import get_device
 from calor.specs import Spec
-from calor_router.buffer import RoutedBuffer
+from calor.units import bytes_of
+from calor_router.buffer import HOST, HostBuffer, RoutedBuffer, buffer_type
 from calor_router.capabilities import united
 from calor_router.executable import RoutedExecutable
 from calor_router.placement import placed, refusals
+from calor_router.rooms import Rooms, as_spec
 from calor_router.speeds import measure
 
 SCHEME: Final = "router:"
-_opened: dict[tuple[Device, ...], RouterBackend] = {}
+# A member's name, and the most bytes that are in use on it.
+_WRITTEN: Final = re.compile(r"([^\[\]]*)(?:\[([^\[\]]*)\])?")
+_opened: dict[tuple[tuple[Device, ...], tuple[int | None, ...]], RouterBackend] = {}
 _lock = threading.Lock()
 
 Array = np.ndarray[Any, Any]
 
 
 def open_router(text: str) -> Device:
-    """Return the device of ``router:NAME,NAME``.
+    """Return the device of ``router:NAME,NAME``; a limit of memory follows a name in brackets.
 
     Raises
     ------
     DeviceError
-        If a name is missing or occurs twice, or is that of a group or of a router.
+        If a name is missing or occurs twice, or is that of a group or of a router, or if a limit
+        is no number of bytes.
     """
-    names = [name.strip() for name in text.removeprefix(SCHEME).split(",")]
-    if not all(names):
+    written = [_WRITTEN.fullmatch(part.strip()) for part in text.removeprefix(SCHEME).split(",")]
+    found = [(one[1].strip(), one[2]) for one in written if one is not None]
+    if not all(name for name, _ in found) or len(found) < len(written):
         raise DeviceError(f'"{text}" misses the name of a device; write "router:cuda,cpu"')
-    for name in names:
+    for name, _ in found:
         if name.startswith((SCHEME, "group:")):
             raise DeviceError(
                 f'"{text}" has {name.partition(":")[0]}s among its members; name single devices, '
                 f'as in "router:cuda,cpu"'
             )
-    members = tuple(get_device(name) for name in names)
+    members = tuple(get_device(name) for name, _ in found)
     twice = [m.name for m in members if members.count(m) > 1]
     if twice:
         raise DeviceError(f'"{text}" names {twice[0]} twice; a device is a member once')
+    limits = tuple(_limit(text, size) for _, size in found)
     with _lock:
-        backend = _opened.get(members)
+        backend = _opened.get((members, limits))
         if backend is None:
-            backend = RouterBackend(members)
+            backend = RouterBackend(members, limits)
             # Measured now, so that no program is charged for what the measuring takes.
-            measure(members)
-            _opened[members] = backend
+            measure(members, limits)
+            _opened[members, limits] = backend
     return backend.device
+
+
+def _limit(text: str, size: str | None) -> int | None:
+    """Return the limit in brackets after a member's name."""
+    if size is None:
+        return None
+    try:
+        return bytes_of(int(size) if size.strip().isdecimal() else size, "a limit")
+    except ArgumentError:
+        raise DeviceError(
+            f'"{text}" has a limit of [{size}]; write the most bytes that a member may use behind '
+            f'its name, as in "router:cuda[8GiB],cpu"'
+        ) from None
 
 
 class RouterBackend(Backend):
@@ -77,13 +99,21 @@ class RouterBackend(Backend):
     ----------
     members : sequence of Device
         The members, the preferred one first.
+    limits : sequence of int or None, optional
+        The most bytes in use on each member; None where only its own limit counts.
     """
 
-    def __init__(self, members: Sequence[Device]) -> None:
+    def __init__(self, members: Sequence[Device], limits: Sequence[int | None] = ()) -> None:
         self.members = tuple(members)
-        self.name = SCHEME + ",".join(member.name for member in self.members)
+        limits = tuple(limits) or (None,) * len(self.members)
+        self.name = SCHEME + ",".join(
+            member.name if limit is None else f"{member.name}[{limit}]"
+            for member, limit in zip(self.members, limits, strict=True)
+        )
+        self.kind = buffer_type(len(self.members))
+        self.rooms = Rooms(self, limits)
         # What may have copies beside its own place, which are dropped where memory runs out.
-        self._copied: weakref.WeakSet[RoutedBuffer] = weakref.WeakSet()
+        self.copied: weakref.WeakSet[RoutedBuffer] = weakref.WeakSet()
         self._info: Info | None = None
         # The highest sum of the members' memory so far, and their own peaks at the last look.
         self._peak = 0
@@ -115,26 +145,30 @@ class RouterBackend(Backend):
 
     # Memory.
     def upload(self, index: int, array: Array) -> RoutedBuffer:
-        """Copy a host array to the first member that stores its dtype."""
+        """Copy a host array to the first member that stores its dtype.
+
+        Where members have limits it waits on the host until one reads it.
+        """
+        if self.rooms.limited:
+            return self.kind(HOST, HostBuffer(np.array(array, order="C", copy=True)))
         dtype = as_dtype(array.dtype)
         able = [n for n, m in enumerate(self.members) if m.info.dtypes.get(dtype)]
         number = able[0] if able else 0
         member = self.members[number]
-        return RoutedBuffer(number, member.backend.upload(member.index, array))
+        return self.kind(number, member.backend.upload(member.index, array))
 
     def download(self, index: int, buffer: Any, spec: Spec) -> Array:
         """Return a copy of the value's contents."""
-        member = self.members[buffer.home]
-        array = member.backend.download(member.index, buffer.places[buffer.home], spec)
-        return np.array(array, order="C") if member.info.feature("host_views") else array
+        return self.rooms.on_host(buffer, spec)
 
     def copy(self, index: int, buffer: Any, spec: Spec, target: int) -> RoutedBuffer:
-        """Copy the value on the member that has it."""
-        member = self.members[buffer.home]
-        inner = buffer.places[buffer.home]
-        return RoutedBuffer(
-            buffer.home, member.backend.copy(member.index, inner, spec, member.index)
-        )
+        """Copy the value where it is."""
+        place = buffer.home
+        if place == HOST or self.rooms.limits[place] is not None:
+            return self.kind(HOST, HostBuffer(self.download(index, buffer, spec)))
+        member = self.members[place]
+        inner = member.backend.copy(member.index, buffer.inner, spec, member.index)
+        return self.kind(place, inner)
 
     def on(self, buffer: RoutedBuffer, number: int, spec: Spec) -> Any:
         """Return the buffer of a value on a member; it is copied there if it lies elsewhere.
@@ -153,25 +187,32 @@ class RouterBackend(Backend):
         Buffer
             The member's buffer.
         """
-        found = buffer.places.get(number)
+        found = buffer.on(number)
         if found is not None:
             return found
-        home = buffer.home
-        inner = buffer.places[home]
-        found = move(inner, self.members[home], self.members[number], spec)
-        device = self.device
-        device.transfers += 1
-        device.transferred_bytes += spec.nbytes
+        home, inner, target = buffer.home, buffer.inner, self.members[number]
+        if home == HOST:
+            found = target.backend.upload(target.index, as_spec(inner.array, spec))
+        else:
+            found = move(inner, self.members[home], target, spec)
+        self.count(spec.nbytes)
         # What others can write to may be another value at the next look.
         if not inner.exported:
-            buffer.places[number] = found
-            self._copied.add(buffer)
+            buffer.add(number, found)
+            self.copied.add(buffer)
+            self.rooms.note(buffer, number, spec)
         return found
+
+    def count(self, nbytes: int) -> None:
+        """Count a value that was moved."""
+        device = self.device
+        device.transfers += 1
+        device.transferred_bytes += nbytes
 
     def drop_copies(self) -> bool:
         """Forget all copies beside the values' own places, and tell whether there were any."""
-        found = [b for b in list(self._copied) if len(b.places) > 1]
-        self._copied.clear()
+        found = [b for b in list(self.copied) if len(b.places) > 1]
+        self.copied.clear()
         for buffer in found:
             buffer.without_copies()
         return bool(found)
@@ -203,6 +244,12 @@ class RouterBackend(Backend):
         """Cut the graph among the members by what its nodes and transfers cost, and compile it."""
         found, chosen, reasons = placed(self.members, graph)
         return RoutedExecutable(self, found, chosen, reasons)
+
+    def caller(
+        self, index: int, executable: Executable, call: BoundCall
+    ) -> Callable[..., Any] | None:
+        """Return the member's compiled function, where the graph is whole on a member."""
+        return executable.bound(call) if isinstance(executable, RoutedExecutable) else None
 
     def serialize(self, index: int, executable: Any) -> bytes:
         """Return the graph, the member of each node, and the reasons."""
@@ -236,7 +283,8 @@ class RouterBackend(Backend):
     def verify(self, index: int, buffers: Sequence[Any]) -> None:
         """Raise the first error on which a value depends."""
         for number, member in enumerate(self.members):
-            inner = [b.places[number] for b in buffers if number in b.places]
+            found = (b.on(number) for b in buffers)
+            inner = [buffer for buffer in found if buffer is not None]
             if inner:
                 member.backend.verify(member.index, inner)
 

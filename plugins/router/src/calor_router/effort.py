@@ -11,7 +11,7 @@ from calor.graph.graph import Graph, Node
 _TURNS: Final = 16
 # Operations whose result lies where their operand does on devices that fuse, and nearly so on
 # others: they cost a step and no bytes.
-_VIEWS: Final = frozenset(("reshape", "expand", "permute", "slice", "full", "iota", "constant"))
+VIEWS: Final = frozenset(("reshape", "expand", "permute", "slice", "full", "iota", "constant"))
 
 
 def effort(graph: Graph, node: Node) -> tuple[int, int, int]:
@@ -40,7 +40,7 @@ def effort(graph: Graph, node: Node) -> tuple[int, int, int]:
             turns * sum(e[2] for e in efforts),
         )
     specs = graph.specs
-    if node.op.name in _VIEWS:
+    if node.op.name in VIEWS:
         return 1, 0, 0
     nbytes = sum(specs[v].nbytes for v in (*node.inputs, *node.outputs))
     return 1, nbytes, _flops(graph, node)

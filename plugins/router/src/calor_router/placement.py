@@ -9,8 +9,8 @@ Veksler and Zabih, "Fast approximate energy minimization via graph cuts", IEEE T
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Final
 
@@ -146,23 +146,89 @@ def placed(
             return candidate, (), {}
         problem = _problem(members, candidate, allowed)
         chosen = _cheapest(problem, len(members))
-        seconds = problem.total(chosen)
-        if found is None or seconds < found[0]:
-            first = members[0].name
-            reasons = {
-                i: f"{first} refuses it: {refused[i]}"
-                if i in refused
-                else f"it costs less than on {first}, transfers included"
-                for i, n in enumerate(chosen)
-                if n
-            }
-            found = seconds, candidate, chosen, reasons
+        total = problem.total(chosen)
+        if found is None or total < found[0]:
+            found = total, candidate, chosen, _reasons(members, refused, chosen)
     if found is None:
         raise UnsupportedError(
             f"no member of {', '.join(m.name for m in members)} takes a node of {graph!r}, of "
             f"which each was claimed; a member's claim is at fault"
         )
     return found[1:]
+
+
+def _reasons(
+    members: Sequence[Device], refused: Mapping[int, str], chosen: Sequence[int]
+) -> dict[int, str]:
+    """Return why nodes are not on the first member."""
+    first = members[0].name
+    return {
+        i: f"{first} refuses it: {refused[i]}"
+        if i in refused
+        else f"it costs less than on {first}, transfers included"
+        for i, n in enumerate(chosen)
+        if n
+    }
+
+
+def placed_apart(
+    members: Sequence[Device], graph: Graph, barred: Collection[tuple[int, int]]
+) -> tuple[float, tuple[int, ...], dict[int, str]] | None:
+    """Return the cheapest placement of a graph in which some nodes are not on some members.
+
+    Parameters
+    ----------
+    members : sequence of Device
+        The members.
+    graph : Graph
+        A graph that `placed` returned.
+    barred : collection of tuple of int
+        Pairs: the node, by its place in the graph, and the member that it must not be on.
+
+    Returns
+    -------
+    tuple or None
+        The seconds of the placement, the place of each node and the reasons, as of `placed`; None
+        if a node may be on no member.
+    """
+    claims = [claim_of(member, graph) for member in members]
+    allowed = tuple(
+        tuple(n for n, c in enumerate(claims) if i not in c.reasons and (i, n) not in barred)
+        or ((len(members),) if _steps_through(members, graph, i) else ())
+        for i in range(len(graph.nodes))
+    )
+    if not all(allowed):
+        return None
+    problem = _problem(members, graph, allowed)
+    chosen = _cheapest(problem, len(members))
+    reasons = _reasons(members, claims[0].reasons, chosen)
+    for i, member in barred:
+        if member == 0 and chosen[i]:
+            reasons[i] = f"it does not fit the memory of {members[0].name}"
+    return seconds_of(members, graph, chosen), chosen, reasons
+
+
+def seconds_of(members: Sequence[Device], graph: Graph, chosen: Sequence[int]) -> float:
+    """Return the seconds of a placement by the measured speeds, with inputs where they are read.
+
+    Parameters
+    ----------
+    members : sequence of Device
+        The members.
+    graph : Graph
+        The graph.
+    chosen : sequence of int
+        The member of each node.
+
+    Returns
+    -------
+    float
+        The seconds, transfers between members included.
+    """
+    places = tuple(range(len(members) + 1))
+    problem = _problem(members, graph, (places,) * len(graph.nodes))
+    inner = tuple(edge for edge in problem.edges if edge[0] >= 0)
+    return replace(problem, edges=inner).total(chosen)
 
 
 def _candidates(members: Sequence[Device], graph: Graph) -> Iterator[Graph]:
@@ -201,7 +267,7 @@ def _problem(
     # What the router steps through costs what its bodies do, wherever that is.
     speeds = [*(speeds_of(member) for member in members), Speeds(0.0, 0.0, 0.0, 0.0)]
     costs = tuple(
-        tuple(_seconds(speed, graph, i) if n in row else inf for n, speed in enumerate(speeds))
+        tuple(seconds(speed, graph, i) if n in row else inf for n, speed in enumerate(speeds))
         for i, row in enumerate(allowed)
     )
     moves = {}
@@ -214,7 +280,23 @@ def _problem(
     return Problem(graph, allowed, costs, edges, moves)
 
 
-def _seconds(speeds: Speeds, graph: Graph, number: int) -> float:
+def seconds(speeds: Speeds, graph: Graph, number: int) -> float:
+    """Return the seconds of a node on a member of these speeds.
+
+    Parameters
+    ----------
+    speeds : Speeds
+        The member's speeds.
+    graph : Graph
+        The graph.
+    number : int
+        The node's place in it.
+
+    Returns
+    -------
+    float
+        The seconds.
+    """
     count, nbytes, flops = effort(graph, graph.nodes[number])
     return count * speeds.node + nbytes * speeds.byte + flops * speeds.flop
 
@@ -231,10 +313,10 @@ def _cheapest(problem: Problem, count: int) -> tuple[int, ...]:
         improved = False
         for member in range(count):
             tried = _expanded(problem, best, member)
-            seconds = problem.total(tried)
+            total = problem.total(tried)
             # Below a thousandth there is only rounding to gain.
-            if seconds < least * 0.999:
-                best, least, improved = tried, seconds, True
+            if total < least * 0.999:
+                best, least, improved = tried, total, True
     return best
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass
+from math import isqrt
 from time import perf_counter
 from typing import Any, Final
 
@@ -22,13 +23,15 @@ from calor.errors import CalorError
 from calor.graph.graph import Builder, Graph
 from calor.ops import contraction
 from calor.ops import elementwise as e
+from calor.plugins.discovery import get_device
 from calor.specs import Spec, spec
 from calor_router.figures import kept
 
 _SMALL: Final = spec((16,), float32)
 # More than the caches of most processors hold, and little to measure.
-_LARGE: Final = spec((1 << 20,), float32)
+_LARGE: Final = 1 << 20
 _SQUARE: Final = 256
+_WORK: Final = 512
 _CHAIN: Final = 9
 _SAMPLES: Final = 5
 
@@ -59,23 +62,25 @@ class Speeds:
 _UNKNOWN: Final = Speeds(20e-6, 2e-6, 0.2e-9, 0.1e-9)
 
 
-def speeds_of(device: Device) -> Speeds:
+def speeds_of(device: Device, within: int | None = None) -> Speeds:
     """Return the speeds of a device, measured once on a machine.
 
     Parameters
     ----------
     device : Device
         The device.
+    within : int, optional
+        The most bytes in use on the device while it is measured.
 
     Returns
     -------
     Speeds
         The figures; those of a slow processor if the device cannot run float32.
     """
-    return Speeds(*kept(("speeds", _name(device)), lambda: _speeds(device)))
+    return Speeds(*kept(("speeds", _name(device)), lambda: _speeds(device, within)))
 
 
-def transfer(source: Device, target: Device) -> tuple[float, float]:
+def transfer(source: Device, target: Device, within: int | None = None) -> tuple[float, float]:
     """Return the seconds of a transfer between devices, measured once on a machine.
 
     Parameters
@@ -84,6 +89,8 @@ def transfer(source: Device, target: Device) -> tuple[float, float]:
         The device that has the value.
     target : Device
         The device that receives it.
+    within : int, optional
+        The most bytes in use on either device while it is measured.
 
     Returns
     -------
@@ -91,51 +98,104 @@ def transfer(source: Device, target: Device) -> tuple[float, float]:
         The seconds to begin, and those for each byte.
     """
     names = "transfer", _name(source), _name(target)
-    start, byte = kept(names, lambda: _transfer(source, target))
+    start, byte = kept(names, lambda: _transfer(source, target, _length(within)))
     return start, byte
 
 
-def measure(devices: Sequence[Device]) -> None:
+def returns_at_once(device: Device, within: int | None = None) -> bool:
+    """Tell whether calls of a device return before their work is done, measured once.
+
+    Parameters
+    ----------
+    device : Device
+        The device.
+    within : int, optional
+        The most bytes in use on the device while it is measured.
+
+    Returns
+    -------
+    bool
+        True if a call takes less than half of the time until its result is there.
+    """
+    size = min(_WORK, isqrt(_length(within)))
+    return bool(kept(("returns", _name(device)), lambda: (float(_early(device, size)),))[0])
+
+
+def measure(devices: Sequence[Device], limits: Sequence[int | None]) -> None:
     """Measure the speeds of devices and of the transfers between them, as far as not known.
 
     Parameters
     ----------
     devices : sequence of Device
         The devices.
+    limits : sequence of int or None
+        The most bytes in use on each; the host streams values to those with a limit.
     """
     if len(devices) < 2:
         return
-    for device in devices:
-        speeds_of(device)
-        for other in devices:
+    host = get_device("numpy")
+    for device, limit in zip(devices, limits, strict=True):
+        speeds_of(device, limit)
+        returns_at_once(device, limit)
+        for other, least in zip(devices, limits, strict=True):
             if other is not device:
-                transfer(device, other)
+                within = min((n for n in (limit, least) if n is not None), default=None)
+                transfer(device, other, within)
+        if limit is not None and device is not host:
+            transfer(host, device, limit)
+            transfer(device, host, limit)
+
+
+def _length(within: int | None) -> int:
+    """Return of how many elements a vector is of which several fit some bytes."""
+    return _LARGE if within is None else max(min(_LARGE, within // 32), _SMALL.size)
 
 
 def _name(device: Device) -> str:
     return f"{device.name} {device.info.description}"
 
 
-def _speeds(device: Device) -> tuple[float, ...]:
+def _speeds(device: Device, within: int | None) -> tuple[float, ...]:
     try:
-        return astuple(_measured(device))
+        return astuple(_measured(device, _length(within)))
     except CalorError:
         return astuple(_UNKNOWN)
 
 
-def _transfer(source: Device, target: Device) -> tuple[float, ...]:
-    small, large = (_moved(source, target, known) for known in (_SMALL, _LARGE))
-    return small, max(large - small, 0.0) / _LARGE.nbytes
+def _transfer(source: Device, target: Device, length: int) -> tuple[float, ...]:
+    long = spec((length,), float32)
+    small, large = (_moved(source, target, known) for known in (_SMALL, long))
+    return small, max(large - small, 0.0) / long.nbytes
 
 
-def _measured(device: Device) -> Speeds:
+def _early(device: Device, size: int) -> bool:
+    backend, index = device.backend, device.index
+    try:
+        executable = compile_graph(device, _product(spec((size, size), float32)))
+        given = [backend.upload(index, np.full((size, size), 0.5, np.float32))]
+        whole = _least(lambda: (executable(given), backend.synchronize(index)))
+        issued = []
+        for _ in range(_SAMPLES):
+            start = perf_counter()
+            made = executable(given)
+            issued.append(perf_counter() - start)
+            backend.synchronize(index)
+            del made
+    except CalorError:
+        return False
+    return 2 * min(issued) < whole
+
+
+def _measured(device: Device, length: int) -> Speeds:
+    long = spec((length,), float32)
     one, chain = (_timed(device, _chain(_SMALL, n), _SMALL) for n in (1, _CHAIN))
-    longer = [_timed(device, _chain(_LARGE, n), _LARGE) for n in (1, _CHAIN)]
-    square = spec((_SQUARE, _SQUARE), float32)
+    longer = [_timed(device, _chain(long, n), long) for n in (1, _CHAIN)]
+    side = min(_SQUARE, isqrt(length))
+    square = spec((side, side), float32)
     product = _timed(device, _product(square), square)
     node = max(chain - one, 0.0) / (_CHAIN - 1)
-    byte = max(longer[1] - longer[0], longer[0] / _CHAIN) / (_CHAIN - 1) / (2 * _LARGE.nbytes)
-    flop = max(product - one, product / 4) / (2 * _SQUARE**3)
+    byte = max(longer[1] - longer[0], longer[0] / _CHAIN) / (_CHAIN - 1) / (2 * long.nbytes)
+    flop = max(product - one, product / 4) / (2 * side**3)
     return Speeds(max(one - node, 0.0), node, byte, flop)
 
 
@@ -166,7 +226,7 @@ def _timed(device: Device, graph: Graph, *given: Spec) -> float:
     return _least(once)
 
 
-def _least(once: Callable[[], None]) -> float:
+def _least(once: Callable[[], object]) -> float:
     """Return the shortest time of a few; the first run may compile."""
     once()
     times = []

@@ -10,11 +10,22 @@ from typing import Final
 from calor.errors import UnsupportedError
 
 
-class _Asked(threading.local):
+class Asked:
+    """How many blocks of `strict` are open in all threads: none is quickly known."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+class _Own(threading.local):
     depth = 0
 
 
-_asked: Final = _Asked()
+asked: Final = Asked()
+_own: Final = _Own()
+_lock: Final = threading.Lock()
 
 
 @contextmanager
@@ -41,11 +52,17 @@ def strict() -> Iterator[None]:
     ...     print((calor.ones(2) + 1).tolist())
     [2.0, 2.0]
     """
-    _asked.depth += 1
+    _add(1)
     try:
         yield
     finally:
-        _asked.depth -= 1
+        _add(-1)
+
+
+def _add(count: int) -> None:
+    _own.depth += count
+    with _lock:
+        asked.count += count
 
 
 def refuse_elsewhere(name: str, found: Sequence[tuple[str, int]]) -> None:
@@ -63,7 +80,7 @@ def refuse_elsewhere(name: str, found: Sequence[tuple[str, int]]) -> None:
     UnsupportedError
         If the thread is in a block of `strict`.
     """
-    if not _asked.depth:
+    if not _own.depth:
         return
     listed = "; ".join(why if n == 1 else f"{why} ({n} times)" for why, n in found)
     raise UnsupportedError(

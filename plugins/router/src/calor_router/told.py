@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from calor.graph.graph import Graph
 from calor.units import bytes_text
@@ -27,6 +27,11 @@ class Placement:
         Why a node is not on the first member, by its place in the graph.
     stages : tuple of tuple
         The member and the nodes of each part, in the order in which they run.
+    streamed : tuple of tuple of int, optional
+        Where a member's limit is less than its work: each value that a call moves, from which
+        member and to which one; −1 is the host. None where values stay on members.
+    peaks : mapping of int to int, optional
+        Then the most bytes in use on each member with a limit.
 
     Examples
     --------
@@ -42,6 +47,8 @@ class Placement:
     chosen: tuple[int, ...]
     reasons: Mapping[int, str]
     stages: tuple[tuple[int, tuple[int, ...]], ...]
+    streamed: tuple[tuple[int, int, int], ...] | None = None
+    peaks: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def moved(self) -> tuple[int, ...]:
@@ -50,6 +57,8 @@ class Placement:
         Inputs are expected on the first member; those that stay there are moved once, and kept.
         """
         graph = self.graph
+        if self.streamed is not None:
+            return tuple(v for v, _, _ in self.streamed)
         places: dict[int, set[int]] = {v: {0} for v in graph.inputs}
         found: list[int] = []
         for member, nodes in self.stages:
@@ -72,6 +81,10 @@ class Placement:
         moved = f"{len(self.moved)} values, {bytes_text(self.moved_bytes)}"
         parts = f"{len(self.stages)} part{'s' if len(self.stages) != 1 else ''}"
         lines = [f"{parts} on {names or 'no member'}; a call moves {moved}"]
+        lines += [
+            f"  {self.members[m]} is streamed, with at most {bytes_text(peak)} in use"
+            for m, peak in self.peaks.items()
+        ]
         for number, (member, nodes) in enumerate(self.stages, 1):
             ops = Counter(self.graph.nodes[i].op.name for i in nodes)
             listed = ", ".join(f"{n} {name}" for name, n in ops.most_common())
