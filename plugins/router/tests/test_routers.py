@@ -333,7 +333,7 @@ def test_a_bound_call_is_the_members_own(monkeypatch: pytest.MonkeyPatch, names:
     member = len(names.split(",")) - 1
     quick, slow = Speeds(0.0, 0.0, 0.0, 0.0), Speeds(1.0, 1.0, 1.0, 1.0)
     with_costs(monkeypatch, {"cpu": quick, "numpy": slow}, (0.0, 0.0))
-    device = calor.device(names).device
+    device = calor.device(names)
     with calor.device(device), calor.no_grad():
         w, x = calor.asarray([1.0, 2.0]), calor.asarray([3.0, 4.0])
         scale = calor.jit(lambda w, x: calor.tanh(w * x)).bind(w)
