@@ -7,10 +7,10 @@ import socket
 from pathlib import Path
 
 import pytest
-from calor_http.server.local import LocalServer
 
 import calor
 import calor_http
+from calor_http.server.local import LocalServer
 
 PROGRAMS = Path(__file__).parents[3] / "docs" / "programs"
 
