@@ -21,6 +21,7 @@ from calor_http.described import digest_of
 from calor_http.frames import CHUNK, MESSAGE, pack, seal, unpack
 from calor_http.server.limits import MIB, Limits
 from calor_http.server.local import LocalServer
+from raw_http_client import Client, kind_of
 
 TOKEN = "the-token-of-this-server"
 LIMITS = Limits(
@@ -46,40 +47,12 @@ def server() -> Iterator[LocalServer]:
         yield server
 
 
-class Client:
-    """A client that sends whatever it wants."""
-
-    def __init__(self, server: LocalServer) -> None:
-        headers = {"Authorization": f"Bearer {TOKEN}"}
-        self.http = httpx.Client(base_url=server.address, headers=headers, timeout=20)
-        answer = self.http.post("/v1/sessions", content=pack({"version": 1}))
-        assert answer.status_code == 200, answer.content
-        self.session = f"/v1/sessions/{unpack(answer.content, MESSAGE)['session']}"
-        self.sent = 0
-
-    def ask(self, *commands: Any) -> list[Any]:
-        """Send commands as one request, and return their answers."""
-        path = f"{self.session}/requests/{self.sent + 1}"
-        answer = self.http.post(path, content=pack(list(commands)))
-        assert answer.status_code == 200, unpack(answer.content, MESSAGE)
-        self.sent += 1
-        found: list[Any] = unpack(answer.content, MESSAGE)
-        return found
-
-    def kinds(self, *commands: Any) -> list[str | None]:
-        """Return the kinds of the errors that commands have as answers."""
-        return [
-            a["error"]["kind"] if isinstance(a, dict) and "error" in a else None
-            for a in self.ask(*commands)
-        ]
-
-
 @pytest.fixture
 def client(server: LocalServer) -> Iterator[Client]:
-    client = Client(server)
+    client = Client(server, TOKEN)
     yield client
     # Whatever happened, the server answers as before.
-    works = Client(server)
+    works = Client(server, TOKEN)
     up = ["up", 1, 0, "float32", [4], np.ones(4, np.float32).tobytes()]
     graph = ["graph", digest_of(GRAPH), GRAPH]
     compiled = ["compile", 1, 0, digest_of(GRAPH)]
@@ -88,13 +61,6 @@ def client(server: LocalServer) -> Iterator[Client]:
     for one in (works, client):
         assert one.http.delete(one.session).status_code == 200
         one.http.close()
-
-
-def kind_of(answer: httpx.Response) -> str:
-    kind = unpack(answer.content, MESSAGE)["error"]["kind"]
-    assert isinstance(kind, str)
-    assert b"Traceback" not in answer.content
-    return kind
 
 
 @pytest.mark.parametrize("given", ["", TOKEN, f"Bearer {TOKEN[:-1]}", f"Bearer {TOKEN}x"])
@@ -331,8 +297,9 @@ def test_there_is_room_for_so_many_clients(server: LocalServer) -> None:
             return http.post("/v1/sessions", content=pack({"version": 1}))
 
         opened = [open_one() for _ in range(60)]
-        assert [a.status_code for a in opened] == [200] * 40 + [413] * 20
-        assert kind_of(opened[-1]) == "LimitError"
+        assert [a.status_code for a in opened] == [200] * 40 + [429] * 20
+        assert kind_of(opened[-1]) == "QuotaError"
+        assert opened[-1].headers["retry-after"] == "5"
         for answer in opened[:40]:
             http.delete(f"/v1/sessions/{unpack(answer.content, MESSAGE)['session']}")
         assert open_one().status_code == 200

@@ -6,20 +6,11 @@ import asyncio
 from typing import Any
 
 import httpx
-from prometheus_client.parser import text_string_to_metric_families
 from starlette.applications import Starlette
 
 from calor_http.server.health import health_routes
 from calor_http.server.metrics import Metrics
-
-
-def samples(text: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
-    """Return the samples of metrics in Prometheus's text format, by name and labels."""
-    return {
-        (sample.name, frozenset(sample.labels.items())): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
+from prometheus_samples import samples
 
 
 def test_counts_and_gauges_are_in_prometheus_format() -> None:

@@ -19,6 +19,7 @@ from calor_http.errors import LeaseLostError
 from calor_http.frames import CHUNK, HEAD, MESSAGE, pack, seal, unpack
 from calor_http.server.limits import Limits
 from calor_http.server.local import LocalServer
+from calor_http.server.stream import StreamProtocol
 from calor_http.streams import ASK, COMMANDS, GET, PUT, STATUS
 from cutting_proxy import CuttingProxy
 
@@ -208,6 +209,21 @@ def test_messages_that_are_wrong_are_answered(raw: Raw) -> None:
     assert raw.ask(1) == (200, [])
 
 
+def test_a_new_stream_takes_the_place_of_the_oldest(raw: Raw) -> None:
+    oldest = raw.socket
+    kept = []
+    for _ in range(4):
+        kept.append(raw.socket)
+        # It is not closed at this end.
+        raw.socket = None
+        raw.open()
+        assert b" 101 " in raw.head
+    assert raw.ask(1) == (200, [])
+    assert oldest.recv(100)[:1] == b"\x88"
+    for socket_of in kept:
+        socket_of.close()
+
+
 def test_what_is_against_the_rules_ends_the_stream(raw: Raw) -> None:
     mask = b"abcd"
     for data, status in (
@@ -319,7 +335,7 @@ def test_without_streams_everything_goes_by_requests(
 ) -> None:
     monkeypatch.setenv("CALOR_HTTP_STREAM", "0")
     with LocalServer("numpy") as server:
-        monkeypatch.setattr(server.server, "admitted", None)
+        monkeypatch.setattr(StreamProtocol, "_admit", None)
         port = int(server.address.rpartition(":")[2])
         with CuttingProxy(port, 1, 3 * CHUNK if cut else 1 << 40) as proxy:
             assert answers_of(proxy.address) == WANTED

@@ -7,6 +7,22 @@ the server; `LeaseLostError` tells what was lost.
 """
 
 from calor_http.client.copies import close, keep
-from calor_http.errors import LeaseLostError, LimitError
+from calor_http.errors import (
+    DrainingError,
+    LeaseLostError,
+    LimitError,
+    MemoryQuotaError,
+    QuotaError,
+    TokenExpiredError,
+)
 
-__all__ = ["LeaseLostError", "LimitError", "close", "keep"]
+__all__ = [
+    "DrainingError",
+    "LeaseLostError",
+    "LimitError",
+    "MemoryQuotaError",
+    "QuotaError",
+    "TokenExpiredError",
+    "close",
+    "keep",
+]

@@ -1,7 +1,8 @@
 """Requests to one server, repeated until they are answered.
 
 Requirements: every request may be repeated, so a broken connection costs time and nothing else; who
-waits for a server that stays away learns so after CALOR_HTTP_PATIENCE seconds.
+waits for a server that stays away learns so after CALOR_HTTP_PATIENCE seconds; who is told to come
+later does, and learns at once where that is longer.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
-from calor.errors import DeviceError, DeviceLostError, FormatError
-from calor_http.errors import decode_error
+from calor.errors import CalorError, DeviceError, DeviceLostError, FormatError
+from calor_http.errors import DrainingError, QuotaError, TokenExpiredError, decode_error
 from calor_http.frames import MESSAGE, Content, compresses, message_of, unpack, unseal
 
 VERSION: Final = 1
@@ -45,6 +46,17 @@ class Away(DeviceLostError):
 
 class Working(Exception):
     """The request still runs: it is to be sent again."""
+
+
+class Later(Exception):
+    """The server may do it later: after so many seconds, if it says so, and why."""
+
+    def __init__(self, status: int, error: CalorError | None, after: str) -> None:
+        super().__init__(f"status {status}")
+        self.error: CalorError | None = None
+        self.wait = float(after) if after.isascii() and after.isdecimal() else 0.0
+        if isinstance(error, QuotaError | DrainingError):
+            self.error, self.wait = error, error.retry_after
 
 
 class Connection:
@@ -102,6 +114,11 @@ class Connection:
             except Working:
                 began, pause = time.monotonic(), _FIRST_PAUSE
                 continue
+            except Later as later:
+                pause = max(pause, later.wait)
+                if later.error and time.monotonic() - began + pause > self.patience:
+                    raise later.error from None
+                why = str(later)
             except (httpx.TransportError, OSError, FormatError) as error:
                 why = f"{type(error).__name__}: {error}"
             if time.monotonic() - began + pause > self.patience:
@@ -114,29 +131,34 @@ class Connection:
 
     def _once(self, method: str, path: str, content: bytes) -> Content:
         answer = self._client.request(method, path, content=content)
-        self.check(answer.status_code, answer.content)
+        self.check(answer.status_code, answer.content, answer.headers.get("retry-after", ""))
         return unseal(answer.content, MESSAGE)
 
-    def check(self, status: int, frame: Content) -> None:
-        """Raise what an answer's status says, unless it is that of a request that was answered."""
+    def check(self, status: int, frame: Content, after: str = "") -> None:
+        """Raise what an answer's status says, unless it is that of a request that was answered.
+
+        The field ``Retry-After`` may be set by a proxy; calor's server tells it in the error too.
+        """
         if status == 200:
             return
         if status == _WORKING:
             raise Working
         if status in _BUSY:
-            raise ConnectionError(f"status {status}")
+            raise Later(status, _error_in(frame), after)
         raise self._refusal(status, frame)
 
     def _refusal(self, status: int, frame: Content) -> Exception:
+        told = _error_in(frame)
+        if isinstance(told, TokenExpiredError):
+            return told
         if status == 401:
             return DeviceError(
                 f"{self.base} does not know the token; set CALOR_HTTP_TOKEN, or add a line "
                 f'"{self.base.partition("//")[2]} TOKEN" to the file of tokens'
             )
-        try:
-            return decode_error(unpack(frame, MESSAGE)["error"])
-        except (FormatError, KeyError, TypeError):
-            return DeviceError(f"{self.base} answered with status {status}; is it calor's server?")
+        return told or DeviceError(
+            f"{self.base} answered with status {status}; is it calor's server?"
+        )
 
     @property
     def direct(self) -> bool:
@@ -155,3 +177,11 @@ class Connection:
         with suppress(httpx.HTTPError):
             self._client.request("DELETE", path, timeout=2.0)
         self._client.close()
+
+
+def _error_in(frame: Content) -> CalorError | None:
+    """Return the error that the body of an answer tells, if it tells one."""
+    try:
+        return decode_error(unpack(frame, MESSAGE)["error"])
+    except (FormatError, KeyError, TypeError):
+        return None

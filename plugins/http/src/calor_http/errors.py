@@ -22,6 +22,38 @@ class LimitError(DeviceError):
     """A request passes a limit that the server's operator set."""
 
 
+class QuotaError(LimitError):
+    """A token has used up what the server's operator gives it.
+
+    Attributes
+    ----------
+    retry_after : float
+        The seconds after which the same request may be taken; 0 if waiting does not help.
+    """
+
+    retry_after: float = 0.0
+
+
+class MemoryQuotaError(QuotaError, errors.OutOfMemoryError):
+    """The programs of a token hold as many bytes as its operator gives them. They are intact."""
+
+
+class DrainingError(DeviceLostError):
+    """The server is about to end: what it holds can be read, and nothing more is computed.
+
+    Attributes
+    ----------
+    retry_after : float
+        The seconds after which a server may be there again.
+    """
+
+    retry_after: float = 0.0
+
+
+class TokenExpiredError(DeviceError):
+    """The time of a token is over."""
+
+
 def _own(things: Iterable[object]) -> list[type[CalorError]]:
     return [t for t in things if isinstance(t, type) and issubclass(t, CalorError)]
 
@@ -33,12 +65,16 @@ _KINDS: Final[Mapping[str, type[CalorError]]] = MappingProxyType(
             *_own(vars(errors).values()),
             LeaseLostError,
             LimitError,
+            QuotaError,
+            MemoryQuotaError,
+            DrainingError,
+            TokenExpiredError,
         ]
     }
 )
 # What errors have beside their text, and what it may be.
 _DETAILS: Final[Mapping[str, type]] = MappingProxyType(
-    {"op": str, "index": int, "axis": int, "size": int, "smallest": int}
+    {"op": str, "index": int, "axis": int, "size": int, "smallest": int, "retry_after": float}
 )
 
 

@@ -20,10 +20,10 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from calor.errors import CalorError, DeviceLostError, ProtocolError
+from calor.errors import CalorError, DeviceLostError, OutOfMemoryError, ProtocolError
 from calor_http.client.link import Link
 from calor_http.connection import VERSION, Away, Connection
-from calor_http.errors import LeaseLostError, decode_error
+from calor_http.errors import LeaseLostError, LimitError, QuotaError, decode_error
 from calor_http.frames import MESSAGE, pack
 
 # What waits here at most, in bytes and commands; who queues more waits.
@@ -234,7 +234,7 @@ class Requests:
             self._send(commands)
         except LeaseLostError as error:
             self._lose(error)
-        except Away as error:
+        except (Away, QuotaError) as error:
             # The request stays, and is sent again when somebody asks next.
             with self._state:
                 self._fail([*commands, *self._queue], error)
@@ -283,7 +283,7 @@ class Requests:
     def _send(self, commands: Sequence[Command]) -> None:
         for command in commands:
             if command.blob is not None:
-                self._link.upload(*command.blob)
+                self._upload(*command.blob)
                 command.blob = None
         frame = pack([command.message for command in commands], self._connection.compress)
         answers = self._link.commands(self._sent + 1, frame)
@@ -292,6 +292,14 @@ class Requests:
         self._current = []
         self._answered = commands, answers
         self._deliver()
+
+    def _upload(self, number: int, content: memoryview) -> None:
+        """Send contents; a value that finds no room keeps that error, as if it came at once."""
+        try:
+            self._link.upload(number, content)
+        except (OutOfMemoryError, LimitError) as error:
+            if isinstance(error, QuotaError) and not isinstance(error, OutOfMemoryError):
+                raise
 
     def _deliver(self) -> None:
         """Tell the answers to those who wait; again, where an interrupt came in between."""

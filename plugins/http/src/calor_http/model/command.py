@@ -23,7 +23,8 @@ from calor_http.model.limits import Limits
 from calor_http.model.repository import Repository, found
 from calor_http.model.service import Service
 from calor_http.model.wire import Connection
-from calor_http.server.serving import access_of, add_access, address_of, serve
+from calor_http.server.access import access_of, add_access
+from calor_http.server.serving import address_of, serve
 
 
 def parser() -> argparse.ArgumentParser:

@@ -1,16 +1,14 @@
-"""The HTTP side of a server: who may enter, what is too large, and which session is meant.
+"""The HTTP side of a server: what is too large, which session is meant, and who has it.
 
-Requirements: nothing of a request reaches a file name or an import; a token is compared in constant
-time; bodies are counted as they arrive; whatever is wrong with a request, the answer is a typed
-error as a frame, and never a traceback.
+Requirements: nothing of a request reaches a file name or an import; bodies are counted as they
+arrive; a session is there for the token that began it, and for no other.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hmac
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
@@ -26,20 +24,32 @@ from calor.backends.device import Device
 from calor.errors import ArgumentError
 from calor_http.connection import Connection
 from calor_http.described import encode_info
-from calor_http.errors import LeaseLostError, LimitError
+from calor_http.errors import LeaseLostError, LimitError, QuotaError
 from calor_http.frames import CHUNK, MESSAGE, pack, seal, unpack
+from calor_http.server.admission import Admission, Answer, Asked, peer_of
+from calor_http.server.audit import AuditLog, alias
+from calor_http.server.connections import Doors
+from calor_http.server.draining import Drain
 from calor_http.server.graphs import Graphs
 from calor_http.server.handing import Handing
+from calor_http.server.health import health_routes
 from calor_http.server.limits import Limits
-from calor_http.server.refusals import Refused, failed, refusal
-from calor_http.server.session import Session
+from calor_http.server.metrics import Metrics
+from calor_http.server.overview import Overview
+from calor_http.server.queueing import Turns
+from calor_http.server.quotas import Account
+from calor_http.server.refusals import failed
+from calor_http.server.session import Session, Told
+from calor_http.server.tokens import Keyring, keyring_of
 
 VERSION: Final = 1
 _SLACK: Final = 1024
 # After this time a client is told that its request still runs.
 _BUSY_SECONDS: Final = 20.0
+# When who found no room for a session may ask again.
+_FULL_SECONDS: Final = 5.0
 T = TypeVar("T")
-Handler = Callable[[Request], Awaitable[Response]]
+Handler = Callable[[Request, Asked], Awaitable[Answer]]
 
 
 class Server:
@@ -55,6 +65,10 @@ class Server:
         What clients may do.
     peers : collection of str, optional
         The addresses of servers from which values may be fetched.
+    keyring : Keyring, optional
+        Several tokens, in the place of one.
+    audit : AuditLog, optional
+        Where requests are written down.
     """
 
     def __init__(
@@ -63,32 +77,49 @@ class Server:
         token: str | None,
         limits: Limits | None = None,
         peers: Collection[str] = (),
+        keyring: Keyring | None = None,
+        audit: AuditLog | None = None,
     ) -> None:
         self._devices = devices
-        self._token = None if token is None else f"Bearer {token}".encode()
         self.limits = limits or Limits()
+        self.keyring = keyring or keyring_of(token)
+        self.metrics = Metrics()
+        self.audit = audit or AuditLog(None)
+        self.turns = Turns()
+        self.doors = Doors(self.limits)
+        self.drain = Drain(self.limits.lease_seconds)
+        self.admission = Admission(self.keyring, self.limits, self.metrics, self.audit)
         self._graphs = Graphs(self.limits.graph_nodes)
         self._handing = Handing(self.limits.client_bytes, peers, partial(Connection, token=None))
-        self._sessions: dict[str, Session] = {}
+        self.sessions: dict[str, Session] = {}
         # Each may wait for the one before it of its client, so there are more than cores.
         self._workers = ThreadPoolExecutor(self.limits.requests, "calor-http")
+        self._overview = Overview(self, devices)
 
     @property
     def clients(self) -> int:
         """How many clients have a session."""
-        return len(self._sessions)
+        return len(self.sessions)
 
     def app(self) -> Starlette:
         """Return the ASGI application."""
         session = "/v1/sessions/{session}"
+        blobs = session + "/blobs/{number}/{offset}"
+        answers = self._handler
         routes = [
-            Route("/v1/sessions", self._handler(self._open), methods=["POST"]),
-            Route("/v1/offers/{name}", self._handler(self._redeem, False), methods=["POST"]),
-            Route("/v1/offers/{name}/{offset}", self._handler(self._piece, False), methods=["GET"]),
-            Route(session, self._handler(self._close), methods=["DELETE"]),
-            Route(session + "/requests/{number}", self._handler(self._run), methods=["POST"]),
-            Route(session + "/blobs/{number}/{offset}", self._handler(self._put), methods=["PUT"]),
-            Route(session + "/blobs/{number}/{offset}", self._handler(self._get), methods=["GET"]),
+            Route("/v1/sessions", answers("open", self._open), methods=["POST"]),
+            Route("/v1/offers/{name}", answers("redeem", self._redeem, False), methods=["POST"]),
+            Route(
+                "/v1/offers/{name}/{offset}",
+                answers("fetch", self._piece, False),
+                methods=["GET"],
+            ),
+            Route(session, answers("close", self._close), methods=["DELETE"]),
+            Route(session + "/requests/{number}", answers("requests", self._run), methods=["POST"]),
+            Route(blobs, answers("put", self._put), methods=["PUT"]),
+            Route(blobs, answers("get", self._get), methods=["GET"]),
+            *health_routes(lambda: not self.drain.begun),
+            *self._overview.routes(),
         ]
         unknown = {404: _unknown, 405: _unknown}
         return Starlette(routes=routes, lifespan=self._lifespan, exception_handlers=unknown)
@@ -100,93 +131,116 @@ class Server:
             yield
         finally:
             task.cancel()
-            for session in self._sessions.values():
-                session.close()
-            self._sessions.clear()
+            for name in list(self.sessions):
+                self._end(name, "end")
             self._handing.close()
             self._workers.shutdown(wait=False)
+            self.audit.close()
 
     async def _end_leases(self) -> None:
         seconds = self.limits.lease_seconds
         while True:
             await asyncio.sleep(min(seconds / 4, 5.0))
             await self._in_thread(self.end_leases)
+            await self._in_thread(self.keyring.refresh)
 
     def end_leases(self) -> None:
         """Free what clients hold that were not heard of within the time of their lease."""
         before = monotonic() - self.limits.lease_seconds
-        for name, session in list(self._sessions.items()):
+        for name, session in list(self.sessions.items()):
             # One that works for its client is not idle.
             if session.seen < before and not session.lock.locked():
-                self._sessions.pop(name, None)
-                session.close()
+                self._end(name, "expire")
+
+    def end_empty(self) -> None:
+        """End the sessions that hold nothing which their clients could fetch."""
+        for name, session in list(self.sessions.items()):
+            if session.idle_and_empty:
+                self._end(name, "drain")
+
+    def _end(self, name: str, why: str) -> None:
+        session = self.sessions.pop(name, None)
+        if session is None:
+            return
+        session.close()
+        session.account.close()
+        self.audit.write(why, session.account.name, "", "done", session=alias(name))
 
     # What every request passes.
-    def _handler(self, inner: Handler, admits: bool = True) -> Handler:
+    def _handler(
+        self, route: str, inner: Handler, admits: bool = True
+    ) -> Callable[[Request], Awaitable[Response]]:
         """Return what answers requests; those for offers have a secret in the token's place."""
 
         async def handle(request: Request) -> Response:
+            header = request.headers.get("authorization", "") if admits else None
+            asked = Asked(route, peer_of(request.client), header, frees=route == "close")
+            if "session" in request.path_params:
+                asked.more["session"] = alias(request.path_params["session"])
+            admission = self.admission
             try:
-                if admits:
-                    self._admit(request)
-                return await inner(request)
+                admission.begin(asked)
+                answer = await inner(request, asked)
             except Exception as error:
-                status, frame, headers = refusal(error)
-                return _answer(frame, status, headers)
+                answer = admission.refuse(asked, error)
+            admission.end(asked, answer)
+            return Response(
+                answer.frame,
+                answer.status,
+                answer.headers,
+                media_type="application/octet-stream",
+            )
 
         return handle
 
-    def _admit(self, request: Request) -> None:
-        if self._token is None:
-            return
-        given = request.headers.get("authorization", "").encode()
-        if not hmac.compare_digest(given, self._token):
-            raise Refused
-
-    async def _body(self, request: Request, most: int) -> bytes:
+    async def _body(self, request: Request, asked: Asked, most: int) -> bytes:
         """Return a request's body, of which no more than ``most`` bytes are taken."""
         pieces: list[bytes] = []
-        count = 0
         async with asyncio.timeout(self.limits.body_seconds):
             async for piece in request.stream():
-                count += len(piece)
-                if count > most + _SLACK:
+                asked.came += len(piece)
+                if asked.came > most + _SLACK:
                     raise LimitError(f"the request has more than {most} bytes")
                 pieces.append(piece)
         return b"".join(pieces)
 
-    def _session(self, request: Request) -> Session:
-        return self.session(request.path_params["session"])
+    def _session(self, request: Request, asked: Asked) -> Session:
+        return self.session(request.path_params["session"], asked.account)
 
-    def session(self, name: str) -> Session:
-        """Return the session of a name; LeaseLostError where there is none."""
-        found = self._sessions.get(name)
-        if found is None:
+    def session(self, name: str, account: Account | None) -> Session:
+        """Return a session of an account; LeaseLostError where there is none, or another's."""
+        found = self.sessions.get(name)
+        if found is None or found.account is not account:
             raise LeaseLostError("the server does not know this session")
         return found
 
-    def knows(self, name: str) -> bool:
-        """Return whether there is a session of a name."""
-        return name in self._sessions
-
-    def admitted(self, request: Request) -> Session:
-        """Return the session that a request means, if who sends it may."""
-        self._admit(request)
-        return self._session(request)
-
     # The requests.
-    async def _open(self, request: Request) -> Response:
-        hello = unpack(await self._body(request, CHUNK), CHUNK)
+    async def _open(self, request: Request, asked: Asked) -> Answer:
+        hello = unpack(await self._body(request, asked, CHUNK), CHUNK)
         if not isinstance(hello, dict) or hello.get("version") != VERSION:
             raise ArgumentError(
                 f"the server speaks version {VERSION} of the protocol; install the same release of "
                 f"calor-http on both sides"
             )
-        if len(self._sessions) >= self.limits.clients:
-            raise LimitError(f"the server has {self.limits.clients} clients, its limit")
-        name = secrets.token_urlsafe(24)
+        self.drain.check()
+        if len(self.sessions) >= self.limits.clients:
+            full = QuotaError(f"the server has {self.limits.clients} clients, its limit; ask later")
+            full.retry_after = _FULL_SECONDS
+            raise full
         infos = await self._in_thread(self._infos)
-        self._sessions[name] = Session(self._devices, self.limits, self._graphs, self._handing)
+        account = asked.sender
+        account.open(self.admission.share(self.limits.clients))
+        name = secrets.token_urlsafe(24)
+        self.sessions[name] = Session(
+            self._devices,
+            self.limits,
+            self._graphs,
+            self._handing,
+            account=account,
+            turns=self.turns,
+            drain=self.drain,
+        )
+        asked.more["session"] = alias(name)
         return _done(
             {
                 "session": name,
@@ -203,53 +257,69 @@ class Server:
     def _infos(self) -> list[Any]:
         return [[device.name, encode_info(device.info)] for device in self._devices]
 
-    async def _close(self, request: Request) -> Response:
-        session = self._session(request)
-        self._sessions.pop(request.path_params["session"], None)
-        await self._in_thread(session.close)
+    async def _close(self, request: Request, asked: Asked) -> Answer:
+        self._session(request, asked)
+        await self._in_thread(partial(self._end, request.path_params["session"], "freed"))
         return _done(None)
 
-    async def _run(self, request: Request) -> Response:
-        session, number = self._session(request), _number(request, "number")
-        frame = await self._body(request, MESSAGE)
+    async def _run(self, request: Request, asked: Asked) -> Answer:
+        session, number = self._session(request, asked), _number(request, "number")
+        frame = await self._body(request, asked, MESSAGE)
+        told = Told()
 
         def work() -> bytes:
-            return session.answer(number, frame, _accepts(request))
+            return session.answer(number, frame, _accepts(request), told)
 
         # One that is repeated while it runs waits for the run that began.
         known, task = session.working or (0, None)
+        asked.counts = False
         if task is None or task.done() or known != number:
+            # It goes on when its client went away, and counts until it is done.
             task = self._in_thread(work)
+            task.add_done_callback(partial(self._write_down, asked, told))
             session.working = number, task
+        else:
+            asked.sender.leave()
         done, _ = await asyncio.wait([task], timeout=_BUSY_SECONDS)
-        return _answer(task.result()) if done else _answer(pack(None), 202)
+        return Answer(task.result()) if done else Answer(pack(None), 202, result="runs")
 
-    async def _redeem(self, request: Request) -> Response:
+    def _write_down(self, asked: Asked, told: Told, task: asyncio.Future[bytes]) -> None:
+        """Note what a request's commands were, when they are done."""
+        asked.sender.leave()
+        # Who sent it may be gone; what came of it is the answer's.
+        if not task.cancelled():
+            task.exception()
+        self.admission.write_down(asked, told)
+
+    async def _redeem(self, request: Request, asked: Asked) -> Answer:
+        asked.more["offer"] = alias(request.path_params["name"])
         return _done(self._handing.redeem(request.path_params["name"]))
 
-    async def _piece(self, request: Request) -> Response:
+    async def _piece(self, request: Request, asked: Asked) -> Answer:
         name, offset = request.path_params["name"], _number(request, "offset")
-        return _answer(seal(self._handing.piece(name, offset)))
+        asked.more["offer"] = alias(name)
+        return Answer(seal(self._handing.piece(name, offset)))
 
-    async def _put(self, request: Request) -> Response:
-        session = self._session(request)
+    async def _put(self, request: Request, asked: Asked) -> Answer:
+        session = self._session(request, asked)
         number, offset = _number(request, "number"), _number(request, "offset")
-        frame = await self._body(request, CHUNK)
+        frame = await self._body(request, asked, CHUNK)
 
         return _done(await self._in_thread(partial(session.add_piece, number, offset, frame)))
 
-    async def _get(self, request: Request) -> Response:
-        session = self._session(request)
+    async def _get(self, request: Request, asked: Asked) -> Answer:
+        session = self._session(request, asked)
         number, offset = _number(request, "number"), _number(request, "offset")
 
         def work() -> bytes:
             return seal(session.piece(number, offset), _accepts(request))
 
-        return _answer(await self._in_thread(work))
+        return Answer(await self._in_thread(work))
 
 
 async def _unknown(request: Request, error: Exception) -> Response:
-    return _answer(failed(ArgumentError("the server has no such address")), 404)
+    frame = failed(ArgumentError("the server has no such address"))
+    return Response(frame, 404, media_type="application/octet-stream")
 
 
 def _accepts(request: Request) -> bool:
@@ -264,9 +334,5 @@ def _number(request: Request, name: str) -> int:
     return int(text)
 
 
-def _answer(frame: bytes, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(frame, status, headers, media_type="application/octet-stream")
-
-
-def _done(message: Any) -> Response:
-    return _answer(pack(message))
+def _done(message: Any) -> Answer:
+    return Answer(pack(message))

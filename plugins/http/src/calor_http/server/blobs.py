@@ -6,12 +6,16 @@ arrive, never by what a client announces.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
-from calor.errors import ArgumentError, FormatError
+from calor.errors import ArgumentError, CalorError, FormatError, OutOfMemoryError
 from calor_http.errors import LimitError
 from calor_http.frames import CHUNK, Content
+
+# Uploads that found no room and are remembered; a client asks for one right after it.
+_REFUSED: Final = 64
 
 
 class Blobs:
@@ -29,6 +33,8 @@ class Blobs:
         self._most = most
         self._reserve = reserve
         self._held: dict[int, bytearray | memoryview] = {}
+        # Why uploads found no room, for those who ask for them later.
+        self._refused: OrderedDict[int, CalorError] = OrderedDict()
         self.nbytes = 0
 
     def add(self, number: int, offset: int, piece: Content) -> int:
@@ -40,9 +46,13 @@ class Blobs:
         fresh = piece[there - offset :]
         if not fresh:
             return there
-        if there + len(fresh) > self._most:
-            raise LimitError(f"an upload has more than {self._most} bytes, the server's limit")
-        self._reserve(len(fresh))
+        try:
+            if there + len(fresh) > self._most:
+                raise LimitError(f"an upload has more than {self._most} bytes, the server's limit")
+            self._reserve(len(fresh))
+        except (LimitError, OutOfMemoryError) as error:
+            self._refuse(number, error)
+            raise
         if known is None:
             known = self._held[number] = bytearray()
         known += fresh
@@ -68,6 +78,9 @@ class Blobs:
     def take(self, number: int) -> bytearray:
         """Return a whole upload, which is then forgotten."""
         known = self._held.get(number)
+        refused = self._refused.pop(number, None)
+        if refused is not None:
+            raise refused
         if not isinstance(known, bytearray):
             raise FormatError(f"no upload has number {number}")
         self.forget(number)
@@ -78,6 +91,12 @@ class Blobs:
         known = self._held.pop(number, None)
         if known is not None:
             self.nbytes -= len(known)
+
+    def _refuse(self, number: int, error: CalorError) -> None:
+        self.forget(number)
+        self._refused[number] = error.with_traceback(None)
+        while len(self._refused) > _REFUSED:
+            self._refused.popitem(last=False)
 
     def clear(self) -> None:
         """Free everything."""

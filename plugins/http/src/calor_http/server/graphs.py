@@ -1,15 +1,21 @@
-"""Graphs by the digest of their file form, each read, verified and claimed once."""
+"""Graphs by the digest of their file form, each read, verified and claimed once.
+
+Requirements: a digest opens nothing to those who have not sent the graph, since digests are no
+secrets; where there is no more room, the token with the most graphs gives up its oldest ones.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
+from collections.abc import Collection
 from typing import Final
 
 from calor.backends.device import Device
 from calor.backends.protocol import Claim
 from calor.compiling.partition import claim_of
 from calor.errors import GraphError
+from calor.graph.attributes import HostArray
 from calor.graph.file import load
 from calor.graph.graph import Graph
 from calor_http.described import digest_of
@@ -21,40 +27,48 @@ _KEPT_BYTES: Final = 256 * MIB
 
 
 class Graphs:
-    """The graphs that a server knows, the least recently used ones forgotten first."""
+    """The graphs that a server knows by their owners, the least recently used forgotten first."""
 
     def __init__(self, nodes: int) -> None:
         self._nodes = nodes
-        self._held: OrderedDict[str, tuple[Graph, int]] = OrderedDict()
+        self._held: OrderedDict[tuple[str, str], tuple[Graph, int]] = OrderedDict()
         self._claims: dict[tuple[str, str], Claim] = {}
-        self._bytes = 0
+        self._bytes: Counter[str] = Counter()
         self._lock = threading.Lock()
 
-    def add(self, digest: str, data: bytes) -> Graph:
+    def add(self, owner: str, digest: str, data: bytes) -> Graph:
         """Read a graph; GraphError if its digest or anything in it is wrong."""
         if digest_of(data) != digest:
             raise GraphError("a graph's digest does not fit its contents")
         graph = load(data)
-        if _count(graph, set()) > self._nodes:
+        if _count(graph) > self._nodes:
             raise LimitError(f"a graph has more than {self._nodes} nodes, the server's limit")
         with self._lock:
-            if digest not in self._held:
-                self._held[digest] = graph, len(data)
-                self._bytes += len(data)
-            while self._bytes > _KEPT_BYTES and len(self._held) > 1:
-                old, (_, nbytes) = self._held.popitem(last=False)
-                self._bytes -= nbytes
-                for key in [key for key in self._claims if key[1] == old]:
-                    del self._claims[key]
+            if (owner, digest) not in self._held:
+                self._held[owner, digest] = graph, len(data)
+                self._bytes[owner] += len(data)
+            while self._bytes.total() > _KEPT_BYTES and len(self._held) > 1:
+                self._forget_oldest()
         return graph
 
-    def find(self, digest: str) -> Graph | None:
-        """Return a graph, if it is known."""
+    def _forget_oldest(self) -> None:
+        """Forget the oldest graph of the owner with the most bytes."""
+        ((most, _),) = self._bytes.most_common(1)
+        old = next(key for key in self._held if key[0] == most)
+        _, nbytes = self._held.pop(old)
+        self._bytes[most] -= nbytes
+        if not any(digest == old[1] for _, digest in self._held):
+            for key in [key for key in self._claims if key[1] == old[1]]:
+                del self._claims[key]
+
+    def find(self, owner: str, digest: str) -> Graph | None:
+        """Return a graph that an owner sent, if it is still there."""
+        key = owner, digest
         with self._lock:
-            if digest not in self._held:
+            if key not in self._held:
                 return None
-            self._held.move_to_end(digest)
-            return self._held[digest][0]
+            self._held.move_to_end(key)
+            return self._held[key][0]
 
     def claim(self, device: Device, digest: str, graph: Graph) -> Claim:
         """Return what a device takes of a graph."""
@@ -63,21 +77,35 @@ class Graphs:
         if found is None:
             found = claim_of(device, graph)
             with self._lock:
-                if digest in self._held:
+                if any(digest == known for _, known in self._held):
                     self._claims[key] = found
         return found
 
 
-def _count(graph: Graph, seen: set[int]) -> int:
-    """Return the nodes of a graph and of its sub-graphs, each counted once."""
-    if id(graph) in seen:
-        return 0
-    seen.add(id(graph))
-    bodies = [
-        body
-        for node in graph.nodes
+def constant_bytes(graph: Graph) -> int:
+    """Return the bytes of a graph's constants, those of its sub-graphs included, each once."""
+    held = {
+        id(value): len(value.data)
+        for part in _parts(graph, {})
+        for node in part.nodes
         for value in node.attributes.values()
-        for body in (value if isinstance(value, tuple) else (value,))
-        if isinstance(body, Graph)
-    ]
-    return len(graph.nodes) + sum(_count(body, seen) for body in bodies)
+        if isinstance(value, HostArray)
+    }
+    return sum(held.values())
+
+
+def _count(graph: Graph) -> int:
+    """Return the nodes of a graph and of its sub-graphs, each counted once."""
+    return sum(len(part.nodes) for part in _parts(graph, {}))
+
+
+def _parts(graph: Graph, seen: dict[int, Graph]) -> Collection[Graph]:
+    """Return a graph and its sub-graphs, each once."""
+    if id(graph) not in seen:
+        seen[id(graph)] = graph
+        for node in graph.nodes:
+            for value in node.attributes.values():
+                for body in value if isinstance(value, tuple) else (value,):
+                    if isinstance(body, Graph):
+                        _parts(body, seen)
+    return seen.values()

@@ -10,14 +10,25 @@ import hashlib
 import secrets
 import threading
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final
 
 from calor.errors import ArgumentError, FormatError
 from calor_http.errors import LimitError
 from calor_http.frames import CHUNK
+from calor_http.server.quotas import Account
 
 _SECONDS: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Offer:
+    """Contents that are there to be fetched until an end, and whose they are."""
+
+    content: memoryview
+    end: float
+    owner: Account
 
 
 class Handing:
@@ -26,7 +37,7 @@ class Handing:
     Parameters
     ----------
     most : int
-        The most bytes that are offered at one time.
+        The most bytes that an account offers at one time.
     peers : collection of str
         The addresses of the servers from which values may be fetched.
     connect : callable
@@ -38,21 +49,24 @@ class Handing:
         self._most = most
         self._connect = connect
         # By digests: how long a look takes tells nothing of the secrets.
-        self._offered: dict[bytes, tuple[memoryview, float]] = {}
-        self._redeemed: dict[bytes, tuple[memoryview, float]] = {}
+        self._offered: dict[bytes, Offer] = {}
+        self._redeemed: dict[bytes, Offer] = {}
         self._ways: dict[str, Any] = {}
         self._lock = threading.Lock()
 
-    def offer(self, content: memoryview) -> str:
-        """Offer contents; return the secret."""
+    def offer(self, content: memoryview, owner: Account) -> str:
+        """Offer contents of an account; return the secret."""
         secret = secrets.token_urlsafe(32)
         with self._lock:
             self._forget_old()
             tables = (self._offered, self._redeemed)
-            held = sum(len(known) for table in tables for known, _ in table.values())
-            if held + len(content) > self._most:
-                raise LimitError(f"the server offers no more than {self._most} bytes at one time")
-            self._offered[_key(secret)] = content, monotonic() + _SECONDS
+            held = [o.content for t in tables for o in t.values() if o.owner is owner]
+            if sum(map(len, held)) + len(content) > self._most:
+                raise LimitError(f"a client offers no more than {self._most} bytes at one time")
+            # They count as the account's while they are there.
+            offer = Offer(content, monotonic() + _SECONDS, owner)
+            owner.reserve(offer, 0, len(content), None)
+            self._offered[_key(secret)] = offer
         return secret
 
     def redeem(self, secret: str) -> list[Any]:
@@ -64,16 +78,16 @@ class Handing:
                 raise ArgumentError("nothing is offered for this secret")
             name = secrets.token_urlsafe(32)
             self._redeemed[_key(name)] = found
-        return [name, len(found[0])]
+        return [name, len(found.content)]
 
     def piece(self, name: str, offset: int) -> bytes:
-        """Return a piece of what a secret was redeemed for; the last one ends it."""
+        """Return a piece of what a secret was redeemed for."""
         with self._lock:
             self._forget_old()
-            content, _ = self._redeemed.get(_key(name), (memoryview(b""), 0.0))
-            if not 0 <= offset < len(content):
+            found = self._redeemed.get(_key(name))
+            if found is None or not 0 <= offset < len(found.content):
                 raise ArgumentError("nothing is there to be fetched")
-            return bytes(content[offset : offset + CHUNK])
+            return bytes(found.content[offset : offset + CHUNK])
 
     def fetch(self, peer: str, secret: str, nbytes: int) -> bytearray:
         """Return contents that another server offers."""
@@ -96,17 +110,17 @@ class Handing:
     def close(self) -> None:
         """Forget all offers, and close the ways to other servers."""
         with self._lock:
-            self._offered.clear()
-            self._redeemed.clear()
+            self._forget_old(everything=True)
             for way in self._ways.values():
                 way.close()
             self._ways.clear()
 
-    def _forget_old(self) -> None:
+    def _forget_old(self, everything: bool = False) -> None:
         now = monotonic()
         for table in (self._offered, self._redeemed):
-            for key in [key for key, (_, end) in table.items() if end < now]:
-                del table[key]
+            for key in [key for key, o in table.items() if everything or o.end < now]:
+                offer = table.pop(key)
+                offer.owner.memory.settle(offer, 0)
 
 
 def _key(secret: str) -> bytes:

@@ -30,9 +30,15 @@ class Limits:
     clients : int, optional
         The most clients.
     requests : int, optional
-        The most connections, and the most requests, that are open at one time.
+        The most requests that wait or run at one time; each token has an equal share.
+    connections : int, optional
+        The most open connections.
+    address_connections : int, optional
+        The most open connections from one address.
+    header_seconds : float, optional
+        How long the head of a request may take to arrive.
     body_seconds : float, optional
-        How long the body of a request may take to arrive.
+        How long the body of a request may take to arrive, and an answer to be read.
     lease_seconds : float, optional
         How long what a client has is kept after its last request.
     """
@@ -45,5 +51,8 @@ class Limits:
     commands: int = 1 << 14
     clients: int = 64
     requests: int = 256
+    connections: int = 512
+    address_connections: int = 256
+    header_seconds: float = 10.0
     body_seconds: float = 60.0
     lease_seconds: float = 300.0

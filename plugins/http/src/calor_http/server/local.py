@@ -15,8 +15,10 @@ import uvicorn
 from calor.errors import DeviceError
 from calor.plugins.discovery import get_device
 from calor_http.server.app import Server
+from calor_http.server.audit import AuditLog
 from calor_http.server.limits import Limits
 from calor_http.server.serving import address_of, configured, serve
+from calor_http.server.tokens import Keyring
 
 
 class LocalServer:
@@ -36,6 +38,10 @@ class LocalServer:
         The files of a certificate and its key; by default there is no TLS.
     peers : sequence of str, optional
         The addresses of servers from which values may be fetched.
+    keyring : Keyring, optional
+        Several tokens with quotas, in the place of one.
+    audit : AuditLog, optional
+        Where requests are written down.
 
     Attributes
     ----------
@@ -51,10 +57,14 @@ class LocalServer:
         port: int = 0,
         tls: tuple[str, str] | None = None,
         peers: Sequence[str] = (),
+        keyring: Keyring | None = None,
+        audit: AuditLog | None = None,
     ) -> None:
         self._tls = {"ssl_certfile": tls[0], "ssl_keyfile": tls[1]} if tls else {}
         self._devices: Sequence[str] = devices
         self._peers = peers
+        self._keyring = keyring
+        self._audit = audit
         self._token = token
         self._limits = limits
         self._port = port
@@ -94,7 +104,9 @@ class LocalServer:
     def _config(self, **options: Any) -> uvicorn.Config:
         """Return what uvicorn runs."""
         devices = [get_device(name) for name in self._devices]
-        self.server = Server(devices, self._token, self._limits, self._peers)
+        self.server = Server(
+            devices, self._token, self._limits, self._peers, self._keyring, self._audit
+        )
         return configured(self.server, **options)
 
     def stop(self) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import Response
 
@@ -83,7 +83,12 @@ class Metrics:
             buckets=_BUCKETS,
             registry=self.registry,
         )
-        self._bytes = self.counter("body_bytes", "Bytes of bodies.", "direction")
+        body_bytes = self.counter("body_bytes", "Bytes of bodies.", "direction")
+        self._in, self._out = body_bytes.labels("in"), body_bytes.labels("out")
+        # What counts a request, by route and status: a look-up by names takes longer.
+        self._known: dict[tuple[str, int], tuple[Any, Any]] = {}
+        # Requests, bytes that came, bytes that went.
+        self._totals = [0, 0, 0]
         self.registry.register(self)
         ProcessCollector(registry=self.registry)
 
@@ -98,20 +103,34 @@ class Metrics:
         labels: tuple[str, ...],
         read: Callable[[], Iterable[tuple[tuple[str, ...], float]]],
     ) -> None:
-        """Add numbers that are read when somebody asks."""
+        """Add numbers that are read when somebody asks; those that only rise end in ``_total``."""
         self._gauges.append(Gauge(f"{self._prefix}_{name}", text, labels, read))
 
     def answered(self, route: str, status: int, seconds: float, came: int, went: int) -> None:
         """Count a request: its route, the answer's status, its time, and bytes of both bodies."""
-        self._requests.labels(route, str(status)).inc()
-        self._seconds.labels(route).observe(seconds)
-        self._bytes.labels("in").inc(came)
-        self._bytes.labels("out").inc(went)
+        key = route, status
+        known = self._known.get(key)
+        if known is None:
+            counted = self._requests.labels(route, str(status))
+            known = self._known[key] = counted, self._seconds.labels(route)
+        known[0].inc()
+        known[1].observe(seconds)
+        self._in.inc(came)
+        self._out.inc(went)
+        self._totals[0] += 1
+        self._totals[1] += came
+        self._totals[2] += went
+
+    def totals(self) -> dict[str, int]:
+        """Return how many requests were answered, and the bytes of their bodies."""
+        requests, came, went = self._totals
+        return {"requests": requests, "bytes_in": came, "bytes_out": went}
 
     def collect(self) -> Iterable[Any]:
         """Return the gauges; the registry calls it."""
         for gauge in self._gauges:
-            family = GaugeMetricFamily(gauge.name, gauge.text, labels=gauge.labels)
+            kind = CounterMetricFamily if gauge.name.endswith("_total") else GaugeMetricFamily
+            family = kind(gauge.name, gauge.text, labels=gauge.labels)
             for labels, value in gauge.read():
                 family.add_metric(labels, value)
             yield family

@@ -24,7 +24,7 @@ from calor.specs import Spec
 from calor.units import bytes_text
 from calor_http.described import encode_claim, largest_op
 from calor_http.errors import LimitError
-from calor_http.server.graphs import Graphs
+from calor_http.server.graphs import Graphs, constant_bytes
 from calor_http.server.room import Room
 from calor_http.server.values import Value, array_of
 
@@ -44,6 +44,8 @@ class Program:
     # Of each input what it is, and whether it may be a number of the host; of each output, what.
     given: Sequence[tuple[Spec, bool]]
     made: Sequence[Spec]
+    # The bytes of its constants.
+    constants: int
 
 
 class Programs:
@@ -60,7 +62,17 @@ class Programs:
     def __init__(self, room: Room, graphs: Graphs) -> None:
         self._room = room
         self._graphs = graphs
+        self._owner = room.owner
         self._programs: dict[int, Program] = {}
+
+    def clear(self) -> None:
+        """Free everything."""
+        self._release(list(self._programs))
+
+    def device_of(self, number: Any) -> Device | None:
+        """Return the device of a program, if it is known."""
+        found = self._programs.get(number) if type(number) is int else None
+        return None if found is None else found.device
 
     def commands(self) -> dict[str, Callable[..., Any]]:
         """Return the commands about graphs, by name."""
@@ -75,11 +87,11 @@ class Programs:
 
     def _graph(self, digest: str, data: Any) -> None:
         content = self._room.blobs.take(data) if type(data) is int else data
-        self._graphs.add(digest, bytes(content))
+        self._graphs.add(self._owner, digest, bytes(content))
 
     def _claim(self, index: int, digest: str) -> Any:
         device = self._room.device(index)
-        graph = self._graphs.find(digest)
+        graph = self._graphs.find(self._owner, digest)
         if graph is None:
             return _MISSING
         return encode_claim(self._graphs.claim(device, digest, graph))
@@ -93,7 +105,8 @@ class Programs:
 
     def _compiled(self, number: int, index: int, digest: str, within: Any) -> Any:
         device = self._room.device(index)
-        graph = self._graphs.find(digest)
+        self._room.drain.check()
+        graph = self._graphs.find(self._owner, digest)
         if graph is None:
             return _MISSING
         if type(number) is not int or number in self._programs:
@@ -109,6 +122,8 @@ class Programs:
         claim = self._graphs.claim(device, digest, graph)
         if sum(map(len, claim.parts)) != len(graph.nodes) or len(claim.parts) > 1:
             raise ProtocolError(f"{device.name} does not take the whole graph", rule="whole")
+        constants = constant_bytes(graph)
+        self._room.reserve(constants)
         backend = device.backend
         if within is None:
             made = backend.compile(device.index, graph)
@@ -116,13 +131,15 @@ class Programs:
             made = backend.compile_within(device.index, graph, *within)
         given = [(graph.specs[v], v in graph.host) for v in graph.inputs]
         self._programs[number] = Program(
-            device, graph, made, largest_op(graph), given, graph.output_specs
+            device, graph, made, largest_op(graph), given, graph.output_specs, constants
         )
+        self._room.constants += constants
         return made.required_bytes
 
     def _release(self, numbers: Sequence[int]) -> None:
         for number in numbers:
-            self._programs.pop(number, None)
+            found = self._programs.pop(number, None) if type(number) is int else None
+            self._room.constants -= 0 if found is None else found.constants
 
     def _run(
         self, number: int, inputs: Sequence[Any], outputs: Sequence[int], into: Sequence[int]
@@ -152,6 +169,7 @@ class Programs:
             self._room.raise_peak(device, needed)
             targets = [written[i].buffer if i in written else None for i in range(len(outputs))]
             try:
+                self._room.drain.check()
                 self._room.reserve(needed, program.largest)
                 made = program.executable(given, targets if written else None)
             except Exception as raised:

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping
 from typing import Final
 
 from starlette.requests import ClientDisconnect
 
 from calor.errors import ArgumentError, CalorError, FormatError
-from calor_http.errors import LeaseLostError, LimitError, encode_error, typed
+from calor_http.errors import (
+    DrainingError,
+    LeaseLostError,
+    LimitError,
+    QuotaError,
+    TokenExpiredError,
+    encode_error,
+    typed,
+)
 from calor_http.frames import pack
 
 _log = logging.getLogger("calor_http")
@@ -28,8 +37,14 @@ def refusal(error: BaseException) -> tuple[int, bytes, Mapping[str, str]]:
         case Refused():
             known: CalorError = ArgumentError("the token is missing or wrong")
             return 401, failed(known), _TOKEN
+        case TokenExpiredError():
+            return 401, failed(error), _TOKEN
+        case DrainingError():
+            return 503, failed(error), {**CLOSE, "Retry-After": _seconds(error.retry_after)}
         case LeaseLostError():
             return 404, failed(error), {}
+        case QuotaError() if error.retry_after:
+            return 429, failed(error), {"Retry-After": _seconds(error.retry_after), **CLOSE}
         case LimitError():
             return 413, failed(error), CLOSE
         case FormatError():
@@ -46,3 +61,8 @@ def refusal(error: BaseException) -> tuple[int, bytes, Mapping[str, str]]:
 def failed(error: CalorError) -> bytes:
     """Return the frame that tells an error."""
     return pack({"error": encode_error(error)})
+
+
+def _seconds(wait: float) -> str:
+    """Return a field Retry-After, which is in whole seconds."""
+    return str(max(1, math.ceil(wait)))

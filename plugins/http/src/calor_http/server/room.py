@@ -22,8 +22,10 @@ from calor.units import bytes_text
 from calor_http.errors import LimitError, typed
 from calor_http.frames import MESSAGE
 from calor_http.server.blobs import Blobs
+from calor_http.server.draining import Drain
 from calor_http.server.handing import Handing
 from calor_http.server.limits import Limits
+from calor_http.server.quotas import Account
 from calor_http.server.values import Value, Values, array_of
 
 _log = logging.getLogger("calor_http")
@@ -42,14 +44,30 @@ class Room:
         The limits of the server.
     handing : Handing
         What the server has to do with others.
+    account : Account
+        Who pays.
+    drain : Drain
+        Whether the server is about to end.
     """
 
-    def __init__(self, devices: Sequence[Device], limits: Limits, handing: Handing) -> None:
+    def __init__(
+        self,
+        devices: Sequence[Device],
+        limits: Limits,
+        handing: Handing,
+        account: Account,
+        drain: Drain,
+    ) -> None:
+        self._account = account
+        self.owner = account.name
+        self.drain = drain
         self._devices = devices
         self._handing = handing
         self.limits = limits
         self.values = Values(limits.handles)
         self.blobs = Blobs(max(limits.tensor_bytes, limits.graph_bytes), self.reserve)
+        # The bytes of the constants of programs.
+        self.constants = 0
         self._peaks = dict.fromkeys(devices, 0)
         # The bytes that the answer has so far.
         self.answered = 0
@@ -74,10 +92,20 @@ class Room:
         """Free everything."""
         self.values.clear()
         self.blobs.clear()
+        self.settle()
+
+    @property
+    def held(self) -> int:
+        """The bytes of all that the client has."""
+        return self.values.nbytes + self.blobs.nbytes + self.constants
+
+    def settle(self) -> None:
+        """Tell the account how many bytes are held."""
+        self._account.memory.settle(self, self.held)
 
     def reserve(self, nbytes: int, op: str | None = None) -> None:
         """Raise OutOfMemoryError where bytes would pass what a client may hold."""
-        held = self.values.nbytes + self.blobs.nbytes
+        held = self.held
         if held + nbytes > self.limits.client_bytes:
             raise OutOfMemoryError(
                 f"the server lets a client hold {bytes_text(self.limits.client_bytes)}, of which "
@@ -85,6 +113,7 @@ class Room:
                 f"tensors",
                 op=op,
             )
+        self._account.reserve(self, held, nbytes, op)
 
     def device(self, index: Any) -> Device:
         """Return a device of the server."""
@@ -109,6 +138,7 @@ class Room:
         self.values.check_fresh([number])
         value = Value(device, known)
         try:
+            self.drain.check()
             self.reserve(known.nbytes)
             value.buffer = make()
         except Exception as error:
@@ -135,8 +165,19 @@ class Room:
 
     def _take(self, number: int, index: int, dtype: str, shape: Any, blob: int) -> None:
         device, known = self.device(index), self._spec(dtype, shape)
-        array = array_of(self.blobs.take(blob), known)
-        self._make(number, device, known, lambda: device.backend.upload(device.index, array))
+        data: Any = b""
+        refused: CalorError | None = None
+        try:
+            data = self.blobs.take(blob)
+        except (LimitError, OutOfMemoryError) as error:
+            refused = error
+
+        def uploaded() -> Any:
+            if refused is not None:
+                raise refused
+            return device.backend.upload(device.index, array_of(data, known))
+
+        self._make(number, device, known, uploaded)
 
     def _copy(self, number: int, index: int, target: int, made: int) -> None:
         device, other = self.device(index), self.device(target)
@@ -167,7 +208,10 @@ class Room:
         return array.reshape(-1).view(np.uint8)
 
     def _offer(self, number: int, index: int) -> str:
-        return self._handing.offer(memoryview(self._contents(number, index).tobytes()))
+        content = memoryview(self._contents(number, index).tobytes())
+        # The offer is counted apart, so what was freed before it has to be known.
+        self.settle()
+        return self._handing.offer(content, self._account)
 
     def _fetch(
         self, number: int, index: int, dtype: str, shape: Any, peer: str, secret: str

@@ -6,8 +6,6 @@ import argparse
 import asyncio
 import importlib
 import importlib.util
-import os
-import stat
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -17,45 +15,18 @@ from typing import Any, Final, cast
 
 import uvicorn
 
-from calor.errors import ArgumentError, CalorError
+from calor.errors import CalorError
 from calor.plugins.discovery import get_device
-from calor_http.connection import is_loopback
+from calor_http.server.access import access_of, add_access, add_tokens, keyring_for
 from calor_http.server.app import Server
+from calor_http.server.audit import AuditLog
+from calor_http.server.connections import guarded
+from calor_http.server.draining import Drained, DrainingServer
 from calor_http.server.limits import Limits
 from calor_http.server.stream import streams_of
+from calor_http.server.tokens import new_token
 
-_SHORTEST: Final = 16
 _HEADER_BYTES: Final = 16 * 1024
-
-
-def read_token(path: Path) -> str:
-    """Return the token in a file that only its owner reads; ArgumentError otherwise."""
-    try:
-        mode, text = path.stat().st_mode, path.read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ArgumentError(f"the token file {path} cannot be read: {error}") from None
-    if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise ArgumentError(f"others can read the token file {path}; chmod 600 {path}")
-    if len(text) < _SHORTEST or not (text.isascii() and text.isprintable()) or " " in text:
-        raise ArgumentError(
-            f"the token in {path} needs {_SHORTEST} or more letters and digits; make one: "
-            f'python -c "import secrets; print(secrets.token_urlsafe(32))"'
-        )
-    return text
-
-
-def add_access(command: argparse.ArgumentParser, port: int) -> None:
-    """Add the options about where a server listens, and whom it lets in."""
-    command.add_argument("--host", default="127.0.0.1", help="the address to listen at")
-    command.add_argument("--port", type=int, default=port, help="the port; 0 takes a free one")
-    command.add_argument("--token-file", type=Path, help="a file with the token that clients show")
-    command.add_argument("--no-token", action="store_true", help="for loopback: lets all in")
-    command.add_argument(
-        "--tls", nargs=2, metavar=("CERT", "KEY"), help="certificate and key files"
-    )
-    command.add_argument(
-        "--plain", action="store_true", help="no TLS beyond loopback: a proxy in front adds it"
-    )
 
 
 def parser() -> argparse.ArgumentParser:
@@ -65,9 +36,16 @@ def parser() -> argparse.ArgumentParser:
         description="Serves devices over HTTP.",
         epilog="calor_http model --help tells of the server of models.",
     )
-    serve = made.add_subparsers(dest="command", required=True).add_parser("serve")
+    commands = made.add_subparsers(dest="command", required=True)
+    token = commands.add_parser("token", help="make a token, and what the tokens file has of it")
+    token.add_argument("name", help="whose it is")
+    serve = commands.add_parser("serve")
     serve.add_argument("--devices", required=True, help="names with commas between: cuda:0,cpu")
     add_access(serve, 8470)
+    add_tokens(serve)
+    serve.add_argument(
+        "--audit-log", type=Path, help="a file for a line of each request; - is stdout"
+    )
     serve.add_argument(
         "--peers",
         default="",
@@ -88,31 +66,10 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def access_of(given: argparse.Namespace) -> tuple[str | None, dict[str, Any]]:
-    """Return the token and what uvicorn takes; ArgumentError where anybody would get in."""
-    local = is_loopback(given.host)
-    if given.no_token and given.token_file:
-        raise ArgumentError("give --token-file or --no-token, not both")
-    if given.no_token and not local:
-        raise ArgumentError(
-            f"--no-token lets everybody in who reaches {given.host}; it is for 127.0.0.1 only"
-        )
-    if not given.no_token and not given.token_file:
-        raise ArgumentError("a server needs --token-file, or --no-token on 127.0.0.1")
-    if not local and not given.tls and not given.plain:
-        raise ArgumentError(
-            f"without --tls CERT KEY everybody on the way to {given.host} reads the token; "
-            f"--plain says that a proxy in front adds TLS"
-        )
-    options: dict[str, Any] = {"host": given.host, "port": given.port}
-    if given.tls:
-        options |= {"ssl_certfile": given.tls[0], "ssl_keyfile": given.tls[1]}
-    return None if given.no_token else read_token(given.token_file), options
-
-
-def config_of(given: argparse.Namespace) -> uvicorn.Config:
+def config_of(given: argparse.Namespace) -> tuple[uvicorn.Config, Server]:
     """Return what uvicorn runs; ArgumentError for a server that would let anybody in."""
     token, options = access_of(given)
+    keyring = keyring_for(given, token)
     limits = Limits(**{field.name: getattr(given, field.name) for field in fields(Limits)})
     for package in given.packages:
         importlib.import_module(package)
@@ -121,8 +78,8 @@ def config_of(given: argparse.Namespace) -> uvicorn.Config:
         importlib.import_module("calor_nn")
     devices = [get_device(name.strip()) for name in given.devices.split(",")]
     peers = [peer.strip() for peer in given.peers.split(",") if peer.strip()]
-    server = Server(devices, token, limits, peers)
-    return configured(server, log_level="warning", **options)
+    server = Server(devices, None, limits, peers, keyring, AuditLog(given.audit_log))
+    return configured(server, log_level="warning", **options), server
 
 
 def configured(server: Server, **options: Any) -> uvicorn.Config:
@@ -133,8 +90,7 @@ def configured(server: Server, **options: Any) -> uvicorn.Config:
         server_header=False,
         proxy_headers=False,
         ws=cast(Any, streams_of(server)),
-        http="h11",
-        limit_concurrency=server.limits.requests,
+        http=guarded(server.doors),
         h11_max_incomplete_event_size=_HEADER_BYTES,
         timeout_keep_alive=75,
         timeout_graceful_shutdown=2,
@@ -142,15 +98,22 @@ def configured(server: Server, **options: Any) -> uvicorn.Config:
     )
 
 
-async def serve(config: uvicorn.Config, ready: Callable[[Any], None]) -> None:
-    """Serve until told to end; ``ready`` is called with the server once it listens."""
-    server = uvicorn.Server(config)
+async def serve(
+    config: uvicorn.Config, ready: Callable[[Any], None], drained: Drained | None = None
+) -> None:
+    """Serve until told to end; ``ready`` is called with the server once it listens.
+
+    What has to be drained takes no more work after SIGTERM, and is fetched before the end.
+    """
+    server = DrainingServer(config, drained)
     serving = asyncio.create_task(server.serve())
+    draining = asyncio.create_task(server.end_when_drained())
     while not (server.started or serving.done()):
         await asyncio.sleep(0.005)
     if server.started:
         ready(server)
     await serving
+    draining.cancel()
 
 
 def address_of(server: Any) -> str:
@@ -163,13 +126,20 @@ def address_of(server: Any) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serve until interrupted; return the exit status."""
     given = parser().parse_args(arguments)
+    if given.command == "token":
+        print(new_token(given.name))
+        return 0
     try:
-        config = config_of(given)
+        config, served = config_of(given)
     except CalorError as error:
         print(error, file=sys.stderr)
         return 2
     with suppress(KeyboardInterrupt):
         asyncio.run(
-            serve(config, lambda server: print(f"serving at {address_of(server)}", flush=True))
+            serve(
+                config,
+                lambda server: print(f"serving at {address_of(server)}", flush=True),
+                served,
+            )
         )
     return 0

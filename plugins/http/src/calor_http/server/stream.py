@@ -24,8 +24,11 @@ from calor.errors import ArgumentError, FormatError
 from calor_http import websocket
 from calor_http.errors import LimitError
 from calor_http.frames import CHUNK, Content, pack, seal_parts
+from calor_http.server.admission import Answer, Asked, peer_of
+from calor_http.server.audit import alias
 from calor_http.server.incoming import Incoming
 from calor_http.server.refusals import failed, refusal
+from calor_http.server.session import Told
 from calor_http.streams import ASK, COMMANDS, GET, HEARTBEAT, PROTOCOL, PUT, STATUS
 
 if TYPE_CHECKING:
@@ -39,7 +42,9 @@ _INBOX: Final = 4 * CHUNK
 _OUTBOX: Final = 2 * CHUNK
 # Shorter answers are joined.
 _SHORT: Final = 1 << 16
-_OK: Final = STATUS.pack(200)
+# The most streams of a session; one that broke may be here for a while.
+_STREAMS: Final = 4
+_ROUTES: Final = {COMMANDS: "requests", PUT: "put", GET: "get"}
 
 
 class StreamProtocol(asyncio.BufferedProtocol):
@@ -60,6 +65,10 @@ class StreamProtocol(asyncio.BufferedProtocol):
         self._incoming = Incoming()
         self._timer: asyncio.TimerHandle | None = None
         self._session = ""
+        self._header = ""
+        self._peer = ""
+        # Those of its session.
+        self._streams: list[Any] = []
         self._compress = False
         self._works = False
         self._ended = False
@@ -80,6 +89,7 @@ class StreamProtocol(asyncio.BufferedProtocol):
         """Take a connection over."""
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(_OUTBOX)
+        self._peer = peer_of(transport.get_extra_info("peername"))
         self._connections.add(self)
 
     def data_received(self, data: bytes) -> None:
@@ -88,13 +98,11 @@ class StreamProtocol(asyncio.BufferedProtocol):
         if request is None:
             self._refuse(404, failed(ArgumentError("the server has no such address")), {})
             return
-        if len(self._connections) > self._server.limits.requests:
-            self._refuse(503, pack(None), {})
-            return
         headers = request.headers
         try:
             self._session = request.path_params["session"]
-            self._server.admitted(request)
+            self._header = headers.get("authorization", "")
+            self._admit()
             key = headers.get("sec-websocket-key", "").encode()
             if headers.get("sec-websocket-version", "") != "13" or not key:
                 raise ArgumentError("a stream begins with a handshake of WebSocket, version 13")
@@ -111,6 +119,14 @@ class StreamProtocol(asyncio.BufferedProtocol):
             fields["Sec-WebSocket-Protocol"] = PROTOCOL
         self._write_head(101, fields)
         self._begin()
+
+    def _admit(self) -> None:
+        """Make the stream one of its session, in the place of the oldest one if there are many."""
+        account = self._server.keyring.account(self._header)
+        self._streams = self._server.session(self._session, account).streams
+        self._streams.append(self)
+        if len(self._streams) > _STREAMS:
+            self._streams.pop(0)._end(1008)
 
     def _refuse(self, status: int, frame: bytes, fields: Any) -> None:
         told = {**fields, "Connection": "close", "Content-Length": str(len(frame))}
@@ -164,6 +180,8 @@ class StreamProtocol(asyncio.BufferedProtocol):
         """Note that the connection is gone; what came over it is still worked on."""
         self._ended = True
         self._connections.discard(self)
+        if self in self._streams:
+            self._streams.remove(self)
         if self._timer is not None:
             self._timer.cancel()
         self._inbox.put(None)
@@ -177,7 +195,7 @@ class StreamProtocol(asyncio.BufferedProtocol):
         """Look after the stream from time to time."""
         limit = self._server.limits.body_seconds
         began = self._incoming.began
-        if not self._server.knows(self._session):
+        if self._session not in self._server.sessions:
             self._transport.abort()
             return
         if began is not None and monotonic() - began > limit:
@@ -269,27 +287,38 @@ class StreamProtocol(asyncio.BufferedProtocol):
     def _answered(self, message: memoryview) -> list[Content]:
         """Return the parts of the answer to a message."""
         self._works = True
+        admission = self._server.admission
+        route = _ROUTES.get(message[0] if len(message) else 0, "requests")
+        asked = Asked(route, self._peer, self._header, came=len(message))
+        asked.more["session"] = alias(self._session)
+        head = b""
         try:
-            head, content = self._done(message)
-            start = _OK + head
+            admission.begin(asked)
+            head, content = self._done(message, asked)
+            answer = Answer(content)
         except Exception as error:
-            status, frame, _ = refusal(error)
-            start, content = STATUS.pack(status), frame
+            answer = admission.refuse(asked, error)
+        admission.end(asked, answer)
+        start, content = STATUS.pack(answer.status) + head, answer.frame
         self._works = False
         first = websocket.head(websocket.BINARY, len(start) + len(content))
         if len(content) < _SHORT:
             return [b"".join((first, start, content))]
         return [first + start, content]
 
-    def _done(self, message: memoryview) -> tuple[bytes, Content]:
+    def _done(self, message: memoryview, asked: Asked) -> tuple[bytes, Content]:
         """Do what a message says; return the frame of its answer, in two parts."""
         if len(message) < ASK.size:
             raise FormatError("a message is cut off")
         kind, number, offset = ASK.unpack_from(message)
         frame = message[ASK.size :]
-        session = self._server.session(self._session)
+        session = self._server.session(self._session, asked.account)
         if kind == COMMANDS:
-            return b"", session.answer(number, frame, self._compress)
+            told = Told()
+            try:
+                return b"", session.answer(number, frame, self._compress, told)
+            finally:
+                self._server.admission.write_down(asked, told)
         if kind == PUT:
             return b"", pack(session.add_piece(number, offset, frame))
         if kind == GET:
