@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+from collections import deque
 from contextlib import suppress
 from http import HTTPStatus
 from queue import SimpleQueue
@@ -44,6 +45,7 @@ _OUTBOX: Final = 2 * CHUNK
 _SHORT: Final = 1 << 16
 # The most streams of a session; one that broke may be here for a while.
 _STREAMS: Final = 4
+_CONTROLS: Final = 16
 _ROUTES: Final = {COMMANDS: "requests", PUT: "put", GET: "get"}
 
 
@@ -75,6 +77,8 @@ class StreamProtocol(asyncio.BufferedProtocol):
         # The socket, where the thread has it; who sends holds the lock.
         self._socket: socket.socket | None = None
         self._sending = threading.Lock()
+        # Control frames that wait; of a client that reads no answers the first ones are forgotten.
+        self._controls: deque[bytes] = deque(maxlen=_CONTROLS)
         # With TLS: messages for the thread, the bytes that came for it and that it worked on, and
         # whether answers may be made.
         self._inbox: SimpleQueue[memoryview | None] = SimpleQueue()
@@ -228,15 +232,21 @@ class StreamProtocol(asyncio.BufferedProtocol):
             self._loop.call_soon_threadsafe(call, *given)
 
     def _tell(self, opcode: int, content: bytes) -> None:
-        """Send a control frame, where nothing else is being sent."""
+        """Send a control frame, after the answer that is being sent if there is one."""
         frame = websocket.head(opcode, len(content)) + content
         if self._socket is None:
             self._transport.write(frame)
-        elif self._sending.acquire(blocking=False):
+        else:
+            self._controls.append(frame)
+            self._send_controls(self._socket)
+
+    def _send_controls(self, known: socket.socket) -> None:
+        """Send the control frames that wait, unless who sends an answer does so after it."""
+        while self._controls and self._sending.acquire(blocking=False):
             try:
                 # So few bytes are sent as a whole, or not at all.
-                with suppress(OSError):
-                    self._socket.sendall(frame)
+                with suppress(OSError, IndexError):
+                    known.sendall(self._controls.popleft())
             finally:
                 self._sending.release()
 
@@ -265,6 +275,7 @@ class StreamProtocol(asyncio.BufferedProtocol):
                     with self._sending:
                         for part in answer:
                             known.sendall(part)
+                    self._send_controls(known)
         self._in_loop(self._transport.abort)
 
     def _work_on_inbox(self) -> None:
