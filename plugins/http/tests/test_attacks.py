@@ -79,7 +79,7 @@ def test_nobody_gets_in_without_the_token(client: Client, given: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/v1", "/v2/sessions", "/v1/sessions/../../etc/passwd", "/%2e%2e/x", "/v1//"]
+    "path", ["/v1", "/v2/sessions", "/v1/sessions/../../etc/passwd", "/%2e%2e/x", "/v1//"]
 )
 def test_other_addresses_are_none(client: Client, path: str) -> None:
     assert kind_of(client.http.get(path)) == "ArgumentError"

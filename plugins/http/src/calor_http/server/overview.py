@@ -1,20 +1,26 @@
-"""Figures of a server for people and programs, and the metrics.
+"""The page at ``/`` and the figures that it shows, and the metrics.
 
-Requirements: figures need a token when the server has tokens; a token sees its own figures, and
-those of all if it observes. Asking for figures counts for no quota.
+Requirements: the page is one file that loads nothing from elsewhere and may run nothing but what is
+in it; figures need a token when the server has tokens; a token sees its own figures, and those of
+all if it observes. Asking for figures counts for no quota.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import re
 from collections.abc import Callable, Iterable, Sequence
+from importlib.resources import files
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from calor.backends.device import Device
+from calor.errors import ArgumentError
 from calor_http.errors import TokenExpiredError
 from calor_http.server.audit import alias
 from calor_http.server.quotas import Account
@@ -45,14 +51,22 @@ class Overview:
         self._server = server
         self._devices = devices
         self._began = monotonic()
+        self._page = files("calor_http.server").joinpath("page.html").read_text("utf-8")
+        self._policy = policy_of(self._page)
         self._add_gauges()
 
     def routes(self) -> list[Route]:
-        """Return the routes of the figures and of the metrics."""
+        """Return the routes of the page, of its figures, and of the metrics."""
         return [
+            Route("/", self._show, methods=["GET"]),
             Route("/v1/status", self._answers(self._status), methods=["GET"]),
             Route("/metrics", self._answers(self._metrics), methods=["GET"]),
         ]
+
+    async def _show(self, request: Request) -> Response:
+        return HTMLResponse(
+            self._page, headers={"Content-Security-Policy": self._policy, **_SECURE}
+        )
 
     def _answers(self, inner: Callable[[Account], Response]) -> Any:
         async def answer(request: Request) -> Response:
@@ -173,3 +187,26 @@ class Overview:
         gauge("draining", "1 while the server ends.", (), lambda: [((), server.drain.begun)])
         gauge("audit_lost_lines_total", "Lines of the audit log that were lost.", (),
               lambda: [((), server.audit.lost)])  # fmt: skip
+
+
+def policy_of(page: str) -> str:
+    """Return the policy by which a page runs its own script, has its own style, and asks its host.
+
+    Raises
+    ------
+    ArgumentError
+        If the page has anything of another form.
+    """
+    scripts = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    styles = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
+    if len(scripts) != 1 or len(styles) != 1:
+        raise ArgumentError("the page has one script and one style")
+    script, style = (
+        base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        for text in (scripts[0], styles[0])
+    )
+    return (
+        f"default-src 'none'; script-src 'sha256-{script}'; style-src 'sha256-{style}'; "
+        f"img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+        f"frame-ancestors 'none'"
+    )
