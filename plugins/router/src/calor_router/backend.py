@@ -32,7 +32,8 @@ from calor.units import bytes_of
 from calor_router.buffer import HOST, HostBuffer, RoutedBuffer, buffer_type
 from calor_router.capabilities import united
 from calor_router.executable import RoutedExecutable
-from calor_router.placement import placed, refusals
+from calor_router.options import Option, chosen_option
+from calor_router.placement import refusals
 from calor_router.rooms import Rooms, as_spec
 from calor_router.speeds import measure
 
@@ -242,8 +243,11 @@ class RouterBackend(Backend):
 
     def compile(self, index: int, graph: Graph) -> Executable:
         """Cut the graph among the members by what its nodes and transfers cost, and compile it."""
-        found, chosen, reasons = placed(self.members, graph)
+        _, found, chosen, reasons = chosen_option(self, graph, self._compiled)
         return RoutedExecutable(self, found, chosen, reasons)
+
+    def _compiled(self, option: Option) -> RoutedExecutable:
+        return RoutedExecutable(self, option.graph, option.chosen, option.reasons)
 
     def caller(
         self, index: int, executable: Executable, call: BoundCall

@@ -28,6 +28,14 @@ from calor_router.speeds import Speeds, speeds_of, transfer
 _LIMIT: Final = 5000
 
 
+# What is charged of moving an input that is none of the first ones: mostly state, which stays.
+_KEPT: Final = 1 / 64
+_FIRST: Final = 4
+
+# Seconds, and what `placed` returns.
+Found = tuple[float, Graph, tuple[int, ...], dict[int, str]]
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """A graph's nodes with what they cost on each member.
@@ -60,11 +68,17 @@ class Problem:
         start, byte = self.moves.get((source, target), (0.0, 0.0))
         return start + byte * self.graph.specs[value].nbytes
 
+    def entering(self, value: int, member: int) -> float:
+        """Return the seconds that an input is charged for being read on a member."""
+        share = 1.0 if value < _FIRST else _KEPT
+        return share * self.moving(value, 0, member)
+
     def total(self, chosen: Sequence[int]) -> float:
         """Return the seconds of a placement."""
         work = sum(row[n] for row, n in zip(self.costs, chosen, strict=True))
         return work + sum(
-            self.moving(v, 0 if i < 0 else chosen[i], chosen[j]) for i, j, v in self.edges
+            self.entering(v, chosen[j]) if i < 0 else self.moving(v, chosen[i], chosen[j])
+            for i, j, v in self.edges
         )
 
 
@@ -130,31 +144,82 @@ def placed(
         The graph, the place in ``members`` for each of its nodes (one past the last for control
         flow that the router steps through), and a reason for each node that is not on the first.
     """
-    found: tuple[float, Graph, tuple[int, ...], dict[int, str]] | None = None
-    for candidate in _candidates(members, graph):
-        claims = [claim_of(member, candidate) for member in members]
-        count = len(candidate.nodes)
-        allowed = tuple(
-            tuple(n for n, claim in enumerate(claims) if i not in claim.reasons)
-            or ((len(members),) if _steps_through(members, candidate, i) else ())
-            for i in range(count)
-        )
-        if not all(allowed):
-            continue
-        refused = claims[0].reasons
-        if not refused and count == 0:
-            return candidate, (), {}
-        problem = _problem(members, candidate, allowed)
+    return min(placements(members, graph), key=lambda found: found[0])[1:]
+
+
+def placements(members: Sequence[Device], graph: Graph) -> list[Found]:
+    """Return the cheapest placement of each form of a graph, with its seconds first.
+
+    Parameters
+    ----------
+    members : sequence of Device
+        The members, the preferred one first.
+    graph : Graph
+        A graph of which a member takes each node.
+
+    Returns
+    -------
+    list of tuple
+        The seconds, and what `placed` returns.
+
+    Raises
+    ------
+    UnsupportedError
+        If no member takes a node.
+    """
+    found: list[Found] = []
+    for candidate, refused, problem in _problems(members, graph):
+        if not refused and not candidate.nodes:
+            return [(0.0, candidate, (), {})]
         chosen = _cheapest(problem, len(members))
         total = problem.total(chosen)
-        if found is None or total < found[0]:
-            found = total, candidate, chosen, _reasons(members, refused, chosen)
-    if found is None:
+        found.append((total, candidate, chosen, _reasons(members, refused, chosen)))
+    if not found:
         raise UnsupportedError(
             f"no member of {', '.join(m.name for m in members)} takes a node of {graph!r}, of "
             f"which each was claimed; a member's claim is at fault"
         )
-    return found[1:]
+    return found
+
+
+def alone(members: Sequence[Device], graph: Graph) -> list[Found]:
+    """Return the placements of each form of a graph on one member, as of `placements`.
+
+    Parameters
+    ----------
+    members : sequence of Device
+        The members.
+    graph : Graph
+        The graph.
+
+    Returns
+    -------
+    list of tuple
+        The seconds, and what `placed` returns; members that refuse a node are left out.
+    """
+    found: list[Found] = []
+    for candidate, refused, problem in _problems(members, graph):
+        for member in range(len(members)):
+            if all(member in row for row in problem.allowed):
+                chosen = (member,) * len(candidate.nodes)
+                reasons = _reasons(members, refused, chosen)
+                found.append((problem.total(chosen), candidate, chosen, reasons))
+    return found
+
+
+def _problems(
+    members: Sequence[Device], graph: Graph
+) -> Iterator[tuple[Graph, Mapping[int, str], Problem]]:
+    """Yield the forms of a graph whose nodes all run somewhere, and what the first refuses."""
+    for candidate in _candidates(members, graph):
+        claims = [claim_of(member, candidate) for member in members]
+        allowed = tuple(
+            tuple(n for n, claim in enumerate(claims) if i not in claim.reasons)
+            or ((len(members),) if _steps_through(members, candidate, i) else ())
+            for i in range(len(candidate.nodes))
+        )
+        if all(allowed):
+            yield candidate, claims[0].reasons, _problem(members, candidate, allowed)
 
 
 def _reasons(
@@ -334,12 +399,12 @@ def _expanded(problem: Problem, chosen: Sequence[int], member: int) -> tuple[int
     go = {i: row[member] for i, row in enumerate(problem.costs)}
     between: dict[tuple[int, int], float] = {}
     for i, j, v in problem.edges:
-        here = 0 if i < 0 else chosen[i]
-        both, last = problem.moving(v, here, chosen[j]), problem.moving(v, here, member)
         if i < 0:
-            stay[j] += both
-            go[j] += last
+            stay[j] += problem.entering(v, chosen[j])
+            go[j] += problem.entering(v, member)
             continue
+        here = chosen[i]
+        both, last = problem.moving(v, here, chosen[j]), problem.moving(v, here, member)
         first = problem.moving(v, member, chosen[j])
         # The cost is both, with changes where one or the other goes (none where both do).
         stay[j] += both

@@ -77,7 +77,7 @@ def speeds_of(device: Device, within: int | None = None) -> Speeds:
     Speeds
         The figures; those of a slow processor if the device cannot run float32.
     """
-    return Speeds(*kept(("speeds", _name(device)), lambda: _speeds(device, within)))
+    return Speeds(*kept(("speeds", name_of(device)), lambda: _speeds(device, within)))
 
 
 def transfer(source: Device, target: Device, within: int | None = None) -> tuple[float, float]:
@@ -97,7 +97,7 @@ def transfer(source: Device, target: Device, within: int | None = None) -> tuple
     tuple of float
         The seconds to begin, and those for each byte.
     """
-    names = "transfer", _name(source), _name(target)
+    names = "transfer", name_of(source), name_of(target)
     start, byte = kept(names, lambda: _transfer(source, target, _length(within)))
     return start, byte
 
@@ -118,7 +118,7 @@ def returns_at_once(device: Device, within: int | None = None) -> bool:
         True if a call takes less than half of the time until its result is there.
     """
     size = min(_WORK, isqrt(_length(within)))
-    return bool(kept(("returns", _name(device)), lambda: (float(_early(device, size)),))[0])
+    return bool(kept(("returns", name_of(device)), lambda: (float(_early(device, size)),))[0])
 
 
 def measure(devices: Sequence[Device], limits: Sequence[int | None]) -> None:
@@ -151,7 +151,8 @@ def _length(within: int | None) -> int:
     return _LARGE if within is None else max(min(_LARGE, within // 32), _SMALL.size)
 
 
-def _name(device: Device) -> str:
+def name_of(device: Device) -> str:
+    """Return what tells a device from others on this machine, and from those of other versions."""
     return f"{device.name} {device.info.description}"
 
 
