@@ -104,9 +104,14 @@ def measured(setting: Any, members: Sequence[str], orders: bool, repeats: int) -
             found["disagreements"][name] = f"{error:.2g} from {members[0]}"
             print(f"DISAGREES: {name} is {found['disagreements'][name]}", flush=True)
     found["parts"] = {name: parts_of(steps[name]) for name in routers}
-    found["seconds"] = seconds = compared.timed(steps, repeats, computing=False)
-    least = min(seconds[name] for name in members)
-    found["ratios"] = {name: least / seconds[name] for name in routers}
+    found |= {"seconds": {}, "ratios": {}}
+    for name in routers:
+        # Each beside the members alone: routers share their members' plans, and a plan keeps what
+        # it prepared of one model's weights.
+        sides = {side: steps[side] for side in (*members, name)}
+        seconds = compared.timed(sides, repeats, computing=False)
+        found["seconds"] = {**seconds, **found["seconds"]}
+        found["ratios"][name] = min(seconds[side] for side in members) / seconds[name]
     print(shown(found, members), flush=True)
     return found
 

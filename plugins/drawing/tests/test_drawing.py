@@ -14,6 +14,7 @@ from calor.graph.graph import Builder, Graph, Node
 from calor.ops import elementwise as e
 from calor.ops.base import TABLE, find
 from calor.specs import spec
+from calor_drawing import Notes, graph_svg
 from calor_drawing.labels import COLOURS, LINE_LIMIT, family, lines
 from calor_drawing.layers import REACH, Layers
 from calor_drawing.layout import Box, Link, place
@@ -200,3 +201,24 @@ def test_other_formats_say_how_to_convert(tmp_path: Path, name: str) -> None:
 
 def test_a_graph_without_inputs_or_nodes_is_drawn() -> None:
     assert "0 inputs, 0 nodes, 0 outputs" in Builder().build([]).svg()
+
+
+def test_notes_colour_groups_and_mark_values() -> None:
+    graph = calor.trace(lambda x: calor.tanh(calor.exp(x)) + calor.exp(x), calor.ones(2))
+    exp, tanh, add = (v for node in graph.nodes for v in node.outputs)
+    notes = Notes(
+        ["here", "there", "here"],
+        {1: ["because <of> it"]},
+        {(exp, "there"): "8 B over", (tanh, "here"): "8 B back", (add, "here"): "nowhere"},
+        "a title & more",
+    )
+    text = graph_svg(graph, notes)
+    fills = re.findall(r'rx="4" fill="(#\w+)"', text)
+    assert len(set(fills)) == 2
+    assert fills.count(fills[0]) == 2
+    for said in (">because &lt;of&gt; it<", ">a title &amp; more<", ">here<", ">there<"):
+        assert said in text
+    assert text.count(">8 B over<") == text.count(">8 B back<") == 1
+    assert text.count('class="line told"') == 2
+    assert "nowhere" not in text, "no node reads it"
+    assert text == graph_svg(graph, notes)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ from calor.backends.numpy_backend import NumpyBackend
 from calor.dtypes import bool_, float32, int32
 from calor.errors import ArgumentError, DeviceError, OutOfMemoryError, UnsupportedError
 from calor.plugins.discovery import installed
-from calor_router import cutting, placement
+from calor_router import cutting, options, placement
 from calor_router.speeds import Speeds
 from calor_router.steps import Fetch, Stage
 
@@ -360,3 +362,74 @@ def test_a_bound_call_is_the_members_own(monkeypatch: pytest.MonkeyPatch, names:
                 scale(x)
         w[:] = calor.asarray([2.0, 2.0])
         assert np.allclose(scale(x).numpy(), np.tanh([6.0, 8.0]))
+
+
+@pytest.mark.skipif(find_spec("calor_drawing") is None, reason="calor-drawing is not installed")
+def test_the_cut_is_drawn(
+    monkeypatch: pytest.MonkeyPatch, products: Device, tmp_path: Path
+) -> None:
+    slow, quick = Speeds(0.0, 1e-6, 1e-9, 1e-3), Speeds(0.0, 1e-6, 1e-9, 1e-12)
+    with_costs(monkeypatch, {"products": quick, "numpy": slow}, (1e-6, 1e-9))
+    with calor.device(products):
+        x = calor.ones((2, 2))
+        told = router.explain(calor.jit(lambda x: calor.tanh(x @ x) @ x), x)
+    told.draw(tmp_path / "cut.svg")
+    text = (tmp_path / "cut.svg").read_text("utf-8")
+    assert text == told.svg()
+    for said in (
+        "3 parts on products:0, numpy:0; a call moves 2 values, 32 B",
+        ">16 B to numpy:0<",
+        ">16 B to products:0<",
+        ">part 2<",
+        ">products:0 refuses it: not in the<",
+        ">products:0<",
+        ">numpy:0<",
+    ):
+        assert said in text, said
+    assert text.count('class="line told"') == 2
+
+
+def test_places_that_are_near_each_other_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model prefers the member that is slow, and a trial finds out; results depend on none."""
+    near, slow = toy("near"), toy("slow")
+    speeds = {"near": Speeds(0.0, 1e-3, 1e-9, 1e-9), "slow": Speeds(0.0, 9e-4, 1e-9, 1e-9)}
+    monkeypatch.setattr(placement, "speeds_of", lambda device: speeds[device.backend.name])
+    monkeypatch.setattr(placement, "transfer", lambda source, target: (0.0, 0.0))
+    ran: list[str] = []
+
+    def seconds(backend: Any, option: Any, compiled: Any) -> float:
+        name = backend.members[option.chosen[0]].backend.name
+        ran.append(name)
+        assert compiled(option).chosen == option.chosen
+        return {"near": 1.0, "slow": 2.0}[name]
+
+    monkeypatch.setattr(options, "_seconds", seconds)
+    with calor.device(routed(near, slow)):
+        x = calor.asarray(np.arange(7.0))
+        told = router.explain(calor.jit(lambda x: calor.tanh(calor.exp(x))), x)
+    assert sorted(ran) == ["near", "slow"]
+    assert {told.members[m] for m in told.chosen} == {"near:0"}
+
+
+def test_a_trial_counts_nothing_and_survives_what_fails() -> None:
+    """Made up operands may be none that an operation takes."""
+    device = routed(toy("one"), toy("two"))
+    backend: Any = device.backend
+    graph = calor.trace(lambda x: calor.linalg.cholesky(x), calor.ones((3, 3)))
+    option = options.Option(1.0, graph, (1,) * len(graph.nodes), dict.fromkeys(range(9), "said"))
+    assert options._seconds(backend, option, backend._compiled) == float("inf")
+    graph = calor.trace(lambda x: calor.tanh(x), calor.ones((3, 3)))
+    option = options.Option(1.0, graph, (1,), {0: "said"})
+    assert 0 < options._seconds(backend, option, backend._compiled) < 60
+    assert (device.fallbacks, device.transfers, device.transferred_bytes) == (0, 0, 0)
+    assert options._tried(backend, [option, option], lambda _: _broken()) == (
+        1.0,
+        1.0,
+    )
+
+
+def _broken() -> Any:
+    def run(inputs: Any) -> Any:
+        raise UnsupportedError("no")
+
+    return run

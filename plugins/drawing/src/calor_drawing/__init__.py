@@ -6,6 +6,7 @@
 '<svg'
 """
 
+from calor_drawing.notes import Notes
 from calor_drawing.picture import draw, graph_svg
 
-__all__ = ["draw", "graph_svg"]
+__all__ = ["Notes", "draw", "graph_svg"]

@@ -8,6 +8,7 @@ flow are drawn within their node.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +17,7 @@ from calor.graph.graph import Graph
 from calor_drawing import labels, svg
 from calor_drawing.layers import Layers
 from calor_drawing.layout import Link, place
+from calor_drawing.notes import Notes
 
 MARGIN: Final = 16.0
 _ARROW: Final = "calor-arrow"
@@ -24,7 +26,7 @@ _TAG: Final = ("#ffffff", "#b5bac2")
 _SWATCH: Final = 12.0
 
 
-def graph_svg(graph: Graph) -> str:
+def graph_svg(graph: Graph, notes: Notes | None = None) -> str:
     """Return a picture of a graph as the text of an SVG file.
 
     Inputs are on top, outputs below. A box is a node with the name of its op, the specs of its
@@ -35,11 +37,13 @@ def graph_svg(graph: Graph) -> str:
     ----------
     graph : Graph
         The graph, as `calor.trace` returns it. Its size is not limited.
+    notes : Notes, optional
+        What is told of its nodes and values; colours are then those of the notes' groups.
 
     Returns
     -------
     str
-        The SVG document. It depends on the graph only.
+        The SVG document. It depends on the graph and the notes only.
 
     See Also
     --------
@@ -57,10 +61,16 @@ def graph_svg(graph: Graph) -> str:
     >>> graph_svg(calor.trace(calor.exp, calor.ones(2)))[:4]
     '<svg'
     """
-    picture = _Picture(graph)
-    legend, legend_width = _legend(sorted(_families(graph), key=list(labels.COLOURS).index))
-    width = max(picture.width, legend_width) + 2 * MARGIN
-    height = picture.height + 2 * MARGIN + (svg.LINE_HEIGHT + MARGIN if legend else 0)
+    picture = _Picture(graph, notes)
+    if notes is None:
+        families = sorted(_families(graph), key=list(labels.COLOURS).index)
+        legend, legend_width = _legend({name: labels.COLOURS[name] for name in families})
+    else:
+        legend, legend_width = _legend(notes.legend())
+    title = [] if notes is None or not notes.title else [notes.title]
+    width = max(picture.width, legend_width, svg.text_size("", title)[0]) + 2 * MARGIN
+    top = MARGIN + len(title) * (svg.LINE_HEIGHT + svg.PADDING)
+    height = top + picture.height + MARGIN + (svg.LINE_HEIGHT + MARGIN if legend else 0)
     right, lower = svg.number(width), svg.number(height)
     size = f'width="{right}" height="{lower}" viewBox="0 0 {right} {lower}"'
     shift = MARGIN + (width - 2 * MARGIN - picture.width) / 2
@@ -72,14 +82,15 @@ def graph_svg(graph: Graph) -> str:
             f"<defs>{svg.ARROW.format(id=_ARROW)}</defs>",
             f"<style>{svg.STYLE}</style>",
             '<rect width="100%" height="100%" fill="#fff"/>',
-            _group(shift, MARGIN, picture.marks),
+            *(svg.label(MARGIN, MARGIN + svg.PADDING, line, "name") for line in title),
+            _group(shift, top, picture.marks),
             _group(MARGIN, height - MARGIN - svg.LINE_HEIGHT, legend),
             "</svg>\n",
         ]
     )
 
 
-def draw(graph: Graph, path: str | os.PathLike[str]) -> None:
+def draw(graph: Graph, path: str | os.PathLike[str], notes: Notes | None = None) -> None:
     """Write the picture of a graph to an SVG file.
 
     Parameters
@@ -88,6 +99,8 @@ def draw(graph: Graph, path: str | os.PathLike[str]) -> None:
         The graph, as `calor.trace` returns it.
     path : str or path-like
         The file to write, with the suffix ``.svg``. An existing file is replaced.
+    notes : Notes, optional
+        What is told of its nodes and values.
 
     Raises
     ------
@@ -112,14 +125,15 @@ def draw(graph: Graph, path: str | os.PathLike[str]) -> None:
             f'graph.draw("{target.stem}.svg"), and convert it if needed with '
             f"rsvg-convert -o {target.stem}.png {target.stem}.svg"
         )
-    target.write_text(graph_svg(graph), encoding="utf-8")
+    target.write_text(graph_svg(graph, notes), encoding="utf-8")
 
 
 class _Picture:
     """A graph laid out from (0, 0), with its size and its marks; lines come first."""
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
+    def __init__(self, graph: Graph, notes: Notes | None = None) -> None:
+        self.graph, self.notes = graph, notes
+        self._noted: set[str] = set()
         self.layers = Layers(graph)
         self.bodies = {
             i: [(name, _Picture(body)) for name, body in labels.bodies(node)]
@@ -138,7 +152,7 @@ class _Picture:
         part, graph = self.layers.parts[index], self.graph
         if part.kind == "node":
             node = graph.nodes[part.number]
-            return node.op.name, labels.lines(graph, node)
+            return node.op.name, self._lines(part.number)
         if part.kind == "input":
             host = "host input" if part.number in graph.host else "input"
             return host, [f"%{part.number} {graph.specs[part.number]}"]
@@ -147,6 +161,10 @@ class _Picture:
             name = "output" if len(graph.outputs) == 1 else f"output {part.number}"
             return name, [f"%{value} {graph.specs[value]}"]
         return f"%{part.number}", []
+
+    def _lines(self, number: int) -> list[str]:
+        told = () if self.notes is None else self.notes.lines.get(number, ())
+        return [*labels.lines(self.graph, self.graph.nodes[number]), *told]
 
     def _size(self, index: int) -> tuple[float, float]:
         part = self.layers.parts[index]
@@ -165,7 +183,25 @@ class _Picture:
         points = [(x, source.y + source.height), (x, self.bottoms[source.layer])]
         points.append((target.x + target.width * link.enters, target.y))
         arrow = _ARROW if target.width else None
-        return svg.curve(points, arrow, f"%{value}: {self.graph.specs[value]}")
+        note = f"%{value}: {self.graph.specs[value]}"
+        told = self._told(link, value)
+        if not told:
+            return svg.curve(points, arrow, note)
+        line = svg.curve(points, arrow, f"{note}; {told}", kind="line told")
+        key = f"%{value} {told}"
+        if key in self._noted:
+            return line
+        # Once for a value and a group, where its line begins.
+        self._noted.add(key)
+        below = points[1][1] + svg.LINE_HEIGHT
+        return line + svg.label(x + svg.PADDING / 2, below, told, "told")
+
+    def _told(self, link: Link, value: int) -> str:
+        """Return the text beside a line of a value to a node."""
+        part = self.layers.parts[link.target]
+        if self.notes is None or part.kind != "node":
+            return ""
+        return self.notes.values.get((value, self.notes.groups[part.number]), "")
 
     def _marks(self, index: int) -> list[str]:
         part, box = self.layers.parts[index], self.boxes[index]
@@ -190,13 +226,16 @@ class _Picture:
         self, number: int, x: float, y: float, size: tuple[float, float], text: list[str]
     ) -> list[str]:
         node = self.graph.nodes[number]
-        colours = labels.COLOURS[labels.family(node.op)]
+        if self.notes is None:
+            colours = labels.COLOURS[labels.family(node.op)]
+        else:
+            colours = self.notes.colours(number)
         note = svg.clean(labels.note(self.graph, node))
         marks = ["<g>", f"<title>{note}</title>", svg.box(x, y, size, colours), *text]
         framed = self.bodies[number]
         spare = size[0] - svg.PADDING - sum(_framed(p)[0] + svg.PADDING for _, p in framed)
         left = x + svg.PADDING + spare / 2
-        top = y + svg.text_size(node.op.name, labels.lines(self.graph, node))[1]
+        top = y + svg.text_size(node.op.name, self._lines(number))[1]
         for name, picture in framed:
             width, height = _framed(picture)
             marks.append(svg.box(left, top, (width, height), ("#fff", "#b9ae5a")))
@@ -227,12 +266,12 @@ def _families(graph: Graph) -> set[str]:
     return found
 
 
-def _legend(families: list[str]) -> tuple[list[str], float]:
-    """Return the marks of the legend and its width."""
+def _legend(colours: Mapping[str, tuple[str, str]]) -> tuple[list[str], float]:
+    """Return the marks of the legend, of names and their colours, and its width."""
     marks: list[str] = []
     x = 0.0
-    for family in families:
-        marks.append(svg.box(x, 0, (_SWATCH, _SWATCH), labels.COLOURS[family], radius=2))
-        marks.append(svg.label(x + _SWATCH + 4, _SWATCH - 2, family))
-        x += _SWATCH + 4 + svg.text_size("", [family])[0]
+    for name, pair in colours.items():
+        marks.append(svg.box(x, 0, (_SWATCH, _SWATCH), pair, radius=2))
+        marks.append(svg.label(x + _SWATCH + 4, _SWATCH - 2, name))
+        x += _SWATCH + 4 + svg.text_size("", [name])[0]
     return marks, x

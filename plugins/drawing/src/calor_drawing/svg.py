@@ -20,6 +20,8 @@ STYLE: Final = "".join(
         ".name{font-size:12.5px;font-weight:bold}",
         ".small{font-size:10px;fill:#555}",
         ".line{fill:none;stroke:#8a8f98;stroke-width:1.2}",
+        "text.told{font-weight:bold;fill:#9b2c2c;paint-order:stroke;stroke:#fff;stroke-width:3px}",
+        ".line.told{stroke:#c05050;stroke-width:2.4}",
         ".host{stroke-dasharray:4 3}",
         ".unused{opacity:.45}",
     )
@@ -89,7 +91,9 @@ def label(x: float, y: float, text: str, kind: str = "small") -> str:
     return f'<text class="{kind}" x="{number(x)}" y="{number(y)}">{clean(text)}</text>'
 
 
-def curve(points: Sequence[tuple[float, float]], arrow: str | None, note: str) -> str:
+def curve(
+    points: Sequence[tuple[float, float]], arrow: str | None, note: str, kind: str = "line"
+) -> str:
     """Return a path down through points; it bends between two columns, vertical at both ends."""
     (x, y), *rest = points
     path = [f"M{number(x)} {number(y)}"]
@@ -103,4 +107,4 @@ def curve(points: Sequence[tuple[float, float]], arrow: str | None, note: str) -
             )
         x, y = next_x, next_y
     head = f' marker-end="url(#{arrow})"' if arrow else ""
-    return f'<path class="line" d="{"".join(path)}"{head}><title>{clean(note)}</title></path>'
+    return f'<path class="{kind}" d="{"".join(path)}"{head}><title>{clean(note)}</title></path>'

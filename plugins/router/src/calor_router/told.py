@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from os import PathLike
+from textwrap import wrap
+from typing import TYPE_CHECKING, Final
 
 from calor.graph.graph import Graph
 from calor.units import bytes_text
+
+if TYPE_CHECKING:
+    from calor_drawing import Notes
+
+# The characters of a line of a reason in a picture.
+_WIDTH: Final = 34
+_HOST: Final = "the host"
 
 
 @dataclass(frozen=True)
@@ -56,25 +66,88 @@ class Placement:
 
         Inputs are expected on the first member; those that stay there are moved once, and kept.
         """
-        graph = self.graph
-        if self.streamed is not None:
-            return tuple(v for v, _, _ in self.streamed)
-        places: dict[int, set[int]] = {v: {0} for v in graph.inputs}
-        found: list[int] = []
-        for member, nodes in self.stages:
-            for i in nodes:
-                for v in graph.nodes[i].inputs:
-                    if v not in graph.host and member not in places[v]:
-                        places[v].add(member)
-                        found.append(v)
-                for v in graph.nodes[i].outputs:
-                    places[v] = {member}
-        return tuple(found)
+        return tuple(v for v, _ in self._moves())
 
     @property
     def moved_bytes(self) -> int:
         """The bytes of the values that a call moves between members."""
         return sum(self.graph.specs[v].nbytes for v in self.moved)
+
+    def svg(self) -> str:
+        """Return a picture of the program with the member of each node, as the text of an SVG file.
+
+        Nodes have the colours of their members, and lines with the part and, where it is not on the
+        first member, the reason. Lines of values that a call moves are thick, with the bytes and
+        where they go.
+
+        Returns
+        -------
+        str
+            The SVG document.
+
+        Raises
+        ------
+        PluginError
+            If calor-drawing is not installed.
+        """
+        from calor.drawing import graph_svg
+
+        return graph_svg(self.graph, self._notes())
+
+    def draw(self, path: str | PathLike[str]) -> None:
+        """Write the picture of `svg` to a file.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file; its name ends in ".svg".
+
+        Raises
+        ------
+        ArgumentError
+            If the name has another suffix.
+        PluginError
+            If calor-drawing is not installed.
+        """
+        from calor.drawing import draw
+
+        draw(self.graph, path, self._notes())
+
+    def _notes(self) -> Notes:
+        from calor.drawing import Notes
+
+        parts = {i: n for n, (_, nodes) in enumerate(self.stages, 1) for i in nodes}
+        lines = {
+            i: [f"part {part}", *wrap(self.reasons.get(i, ""), _WIDTH)] for i, part in parts.items()
+        }
+        specs = self.graph.specs
+        maker = {v: i for i, node in enumerate(self.graph.nodes) for v in node.outputs}
+        values: dict[tuple[int, str], str] = {}
+        for v, target in self._moves():
+            size = bytes_text(specs[v].nbytes)
+            if target == _HOST:
+                lines[maker[v]].append(f"%{v}: {size} to the host")
+            else:
+                values[v, target] = f"{size} to {target}"
+        groups = [self.members[member] for member in self.chosen]
+        return Notes(groups, lines, values, str(self).partition("\n")[0])
+
+    def _moves(self) -> Iterator[tuple[int, str]]:
+        """Yield the values that a call moves, each with the name of where it goes."""
+        if self.streamed is not None:
+            for v, _, target in self.streamed:
+                yield v, _HOST if target < 0 else self.members[target]
+            return
+        graph = self.graph
+        places: dict[int, set[int]] = {v: {0} for v in graph.inputs}
+        for member, nodes in self.stages:
+            for i in nodes:
+                for v in graph.nodes[i].inputs:
+                    if v not in graph.host and member not in places[v]:
+                        places[v].add(member)
+                        yield v, self.members[member]
+                for v in graph.nodes[i].outputs:
+                    places[v] = {member}
 
     def __str__(self) -> str:
         names = ", ".join(dict.fromkeys(self.members[m] for m, _ in self.stages))
