@@ -275,6 +275,13 @@ def onnx_fuzz(session: nox.Session) -> None:
     run(session, shared(session), "-m", "pytest", "plugins/onnx/tests/test_fuzz.py", env=env)
 
 
+@part
+def http_fuzz(session: nox.Session) -> None:
+    """Do servers answer frames, commands and graphs at random with typed errors? `-- 50000`"""
+    env = {"CALOR_HTTP_FUZZ": session.posargs[0] if session.posargs else "10000"}
+    run(session, shared(session), "-m", "pytest", "plugins/http/tests/test_fuzz.py", env=env)
+
+
 @nox.session
 def real_models(session: nox.Session) -> None:
     """Do models that people install answer as they should? `-- --whole --json FILE --device cpu`"""

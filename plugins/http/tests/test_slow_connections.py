@@ -16,7 +16,7 @@ from calor_http.server.limits import MIB, Limits
 from calor_http.server.local import LocalServer
 from raw_http_client import Client
 
-HEAD = b"POST /v1/sessions HTTP/1.1\r\nHost: x\r\n"
+HEAD = b"POST /v1/sessions HTTP/1.1\r\nHost: localhost\r\n"
 LONG = 60.0
 
 
@@ -88,7 +88,7 @@ def test_a_head_that_never_ends_ends(stack: ExitStack) -> None:
         silent, begun, again = (opened(server, stack) for _ in range(3))
         begun.sendall(HEAD)
         stop = threading.Event()
-        again.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        again.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert again.recv(4096).startswith(b"HTTP/1.1 200")
         # What stays open for the next request is not slow; the head of that one may be.
         again.sendall(HEAD)
@@ -123,7 +123,9 @@ def test_slow_bodies_end_and_keep_nobody_out(stack: ExitStack) -> None:
 def test_the_rest_of_a_body_that_nobody_wants_ends(stack: ExitStack) -> None:
     with served(header_seconds=0.2) as server:
         connection = opened(server, stack)
-        connection.sendall(b"PUT /nowhere HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n")
+        connection.sendall(
+            b"PUT /nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n"
+        )
         assert connection.recv(4096).startswith(b"HTTP/1.1 404")
         stop = threading.Event()
         thread = trickle([connection], stop)
@@ -140,7 +142,9 @@ def test_who_does_not_read_is_not_waited_for(stack: ExitStack) -> None:
         client.ask(["take", 1, 0, "int8", [8 * MIB], 7], ["read", 1, 0, 2])
         connection = opened(server, stack)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        connection.sendall(f"GET {client.session}/blobs/2/0 HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        connection.sendall(
+            f"GET {client.session}/blobs/2/0 HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+        )
         end = time.monotonic() + 20
         while server.server.doors.closed == 0:
             assert time.monotonic() < end, "it waits for ever"

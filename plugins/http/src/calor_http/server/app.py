@@ -35,6 +35,7 @@ from calor_http.server.handing import Handing
 from calor_http.server.health import health_routes
 from calor_http.server.limits import Limits
 from calor_http.server.metrics import Metrics
+from calor_http.server.origins import check_origin
 from calor_http.server.overview import Overview
 from calor_http.server.queueing import Turns
 from calor_http.server.quotas import Account
@@ -179,6 +180,8 @@ class Server:
                 asked.more["session"] = alias(request.path_params["session"])
             admission = self.admission
             try:
+                if not self.keyring.wanted:
+                    check_origin(request.headers)
                 admission.begin(asked)
                 answer = await inner(request, asked)
             except Exception as error:

@@ -23,6 +23,7 @@ from calor.backends.device import Device
 from calor.errors import ArgumentError
 from calor_http.errors import TokenExpiredError
 from calor_http.server.audit import alias
+from calor_http.server.origins import check_origin
 from calor_http.server.quotas import Account
 from calor_http.server.refusals import Refused
 
@@ -71,10 +72,14 @@ class Overview:
     def _answers(self, inner: Callable[[Account], Response]) -> Any:
         async def answer(request: Request) -> Response:
             try:
+                if not self._server.keyring.wanted:
+                    check_origin(request.headers)
                 account = self._server.keyring.account(request.headers.get("authorization", ""))
             except (Refused, TokenExpiredError):
                 headers = {"WWW-Authenticate": "Bearer", **_SECURE}
                 return JSONResponse({"error": "a token is needed"}, 401, headers)
+            except ArgumentError as error:
+                return JSONResponse({"error": str(error)}, 400, _SECURE)
             return inner(account)
 
         return answer

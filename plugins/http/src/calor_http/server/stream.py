@@ -28,6 +28,7 @@ from calor_http.frames import CHUNK, Content, pack, seal_parts
 from calor_http.server.admission import Answer, Asked, peer_of
 from calor_http.server.audit import alias
 from calor_http.server.incoming import Incoming
+from calor_http.server.origins import check_origin
 from calor_http.server.refusals import failed, refusal
 from calor_http.server.session import Told
 from calor_http.streams import ASK, COMMANDS, GET, HEARTBEAT, PROTOCOL, PUT, STATUS
@@ -106,6 +107,8 @@ class StreamProtocol(asyncio.BufferedProtocol):
         try:
             self._session = request.path_params["session"]
             self._header = headers.get("authorization", "")
+            if not self._server.keyring.wanted:
+                check_origin(headers)
             self._admit()
             key = headers.get("sec-websocket-key", "").encode()
             if headers.get("sec-websocket-version", "") != "13" or not key:
