@@ -48,6 +48,8 @@ class Asked:
     # Whether it counts as one that waits or runs until it is answered.
     counts: bool = False
     came: int = 0
+    # Its commands, where they are done when it is answered.
+    told: Told | None = None
     more: dict[str, Any] = field(default_factory=dict)
     began: float = field(default_factory=perf_counter)
 
@@ -119,6 +121,8 @@ class Admission:
         if asked.counts and account is not None:
             asked.counts = False
             account.leave()
+        if asked.told is not None:
+            self.write_down(asked, asked.told)
         went = len(answer.frame)
         seconds = perf_counter() - asked.began
         self._metrics.answered(asked.route, answer.status, seconds, asked.came, went)

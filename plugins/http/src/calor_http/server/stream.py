@@ -67,7 +67,7 @@ class StreamProtocol(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._incoming = Incoming()
         self._timer: asyncio.TimerHandle | None = None
-        self._session = ""
+        self._session = self._alias = ""
         self._header = ""
         self._peer = ""
         # Those of its session.
@@ -106,6 +106,7 @@ class StreamProtocol(asyncio.BufferedProtocol):
         headers = request.headers
         try:
             self._session = request.path_params["session"]
+            self._alias = alias(self._session)
             self._header = headers.get("authorization", "")
             if not self._server.keyring.wanted:
                 check_origin(headers)
@@ -274,20 +275,25 @@ class StreamProtocol(asyncio.BufferedProtocol):
                 if not count:
                     break
                 for message in self._messages(count):
-                    answer = self._answered(message)
-                    with self._sending:
-                        for part in answer:
-                            known.sendall(part)
-                    self._send_controls(known)
+                    parts, asked, answer = self._answered(message)
+                    try:
+                        with self._sending:
+                            for part in parts:
+                                known.sendall(part)
+                        self._send_controls(known)
+                    finally:
+                        # The client has its answer while this is written down.
+                        self._server.admission.end(asked, answer)
         self._in_loop(self._transport.abort)
 
     def _work_on_inbox(self) -> None:
         """Answer the messages that the loop received."""
         while (message := self._inbox.get()) is not None:
-            answer = self._answered(message)
+            parts, asked, answer = self._answered(message)
             self._worked += len(message)
             self._writable.wait()
-            self._in_loop(self._write, answer)
+            self._in_loop(self._write, parts)
+            self._server.admission.end(asked, answer)
 
     def _write(self, answer: list[Content]) -> None:
         if self._transport.is_closing():
@@ -298,13 +304,13 @@ class StreamProtocol(asyncio.BufferedProtocol):
             self._paused = False
             self._transport.resume_reading()
 
-    def _answered(self, message: memoryview) -> list[Content]:
-        """Return the parts of the answer to a message."""
+    def _answered(self, message: memoryview) -> tuple[list[Content], Asked, Answer]:
+        """Return the parts of the answer to a message, and what is to be written down."""
         self._works = True
         admission = self._server.admission
         route = _ROUTES.get(message[0] if len(message) else 0, "requests")
         asked = Asked(route, self._peer, self._header, came=len(message))
-        asked.more["session"] = alias(self._session)
+        asked.more["session"] = self._alias
         head = b""
         try:
             admission.begin(asked)
@@ -312,13 +318,12 @@ class StreamProtocol(asyncio.BufferedProtocol):
             answer = Answer(content)
         except Exception as error:
             answer = admission.refuse(asked, error)
-        admission.end(asked, answer)
         start, content = STATUS.pack(answer.status) + head, answer.frame
         self._works = False
         first = websocket.head(websocket.BINARY, len(start) + len(content))
         if len(content) < _SHORT:
-            return [b"".join((first, start, content))]
-        return [first + start, content]
+            return [b"".join((first, start, content))], asked, answer
+        return [first + start, content], asked, answer
 
     def _done(self, message: memoryview, asked: Asked) -> tuple[bytes, Content]:
         """Do what a message says; return the frame of its answer, in two parts."""
@@ -328,11 +333,8 @@ class StreamProtocol(asyncio.BufferedProtocol):
         frame = message[ASK.size :]
         session = self._server.session(self._session, asked.account)
         if kind == COMMANDS:
-            told = Told()
-            try:
-                return b"", session.answer(number, frame, self._compress, told)
-            finally:
-                self._server.admission.write_down(asked, told)
+            told = asked.told = Told()
+            return b"", session.answer(number, frame, self._compress, told)
         if kind == PUT:
             return b"", pack(session.add_piece(number, offset, frame))
         if kind == GET:
