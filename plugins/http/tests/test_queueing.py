@@ -163,6 +163,26 @@ def test_what_a_session_left_to_do_is_its_own() -> None:
     second.end()
 
 
+def test_a_session_alone_waits_for_no_device_between_its_requests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with LocalServer("numpy", keyring=ring(light=Quota(device_seconds=1000.0))) as server:
+        flood, light = Client(server, TOKENS["flood"]), Client(server, TOKENS["light"])
+        (device,) = server.server._devices
+        waits: list[int] = []
+        monkeypatch.setattr(device.backend, "synchronize", waits.append)
+        for number in range(1, 6):
+            flood.ask(["up", number, 0, "int8", [1], b"1"])
+        assert waits == []
+        # Where device time is counted, the device is waited for; before, for the other's work.
+        light.ask(["up", 1, 0, "int8", [1], b"1"])
+        assert waits == [0, 0]
+        flood.ask(["up", 9, 0, "int8", [1], b"1"])
+        assert waits == [0, 0]
+        flood.close()
+        light.close()
+
+
 def test_an_error_that_is_found_late_is_told_to_whose_it_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

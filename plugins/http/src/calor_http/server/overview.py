@@ -7,6 +7,7 @@ all if it observes. Asking for figures counts for no quota.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import re
@@ -80,7 +81,8 @@ class Overview:
                 return JSONResponse({"error": "a token is needed"}, 401, headers)
             except ArgumentError as error:
                 return JSONResponse({"error": str(error)}, 400, _SECURE)
-            return inner(account)
+            # What devices have in use is asked of their drivers.
+            return await asyncio.to_thread(inner, account)
 
         return answer
 

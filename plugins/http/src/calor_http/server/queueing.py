@@ -152,7 +152,8 @@ class Turn:
         queue.enter(self._account)
         self._queue, self._device = queue, device
         owed, queue.owed = queue.owed, None
-        if owed is not None and owed[0] is not self._settle:
+        # Methods of one session are equal, and not the same.
+        if owed is not None and owed[0] != self._settle:
             owed[1]()
         self._began = perf_counter()
 
