@@ -423,6 +423,28 @@ def onnx_import() -> Iterator[str]:
     yield from table(("weights", "size", "load", "peak memory / weights"), rows)
 
 
+def remote(name: str = "remote-cpu-zen3") -> Iterator[str]:
+    """What devices of another machine cost, and what is promised of them."""
+    result = newest(name)
+    yield from setting(result)
+    yield ""
+    known = (
+        (r.case, r.peer, duration(r.ours), duration(r.theirs), ratio(r.ratio))
+        for r in ratios(result)
+    )
+    yield from table(("case", "beside", "calor there", "peer", "ratio"), known, numbers_from=2)
+    yield ""
+    bars = (
+        (b["bar"], f"{b['value']:.3g}", f"{b['limit']:.3g}", "yes" if b["met"] else "**no**")
+        for b in result["bars"]
+    )
+    yield from table(("promised", "measured", "limit", "holds"), bars)
+    grown = result["memory"]
+    client, server = (f"{grown['bytes_per_call'][side]:.3f}" for side in ("client", "server"))
+    yield ""
+    yield f"Growth in {grown['calls']:,} calls, in bytes a call: client {client}, server {server}."
+
+
 def quickstart() -> Iterator[str]:
     result = newest("quickstart-epochs")
     yield from setting(result)
@@ -484,4 +506,5 @@ TABLES: dict[str, Callable[[], Iterator[str]]] = {
     "replanning": replanning,
     "many-sizes": many_sizes,
     "onnx-import": onnx_import,
+    "remote": remote,
 }

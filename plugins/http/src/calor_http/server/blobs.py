@@ -1,7 +1,8 @@
 """Large contents on their way, in pieces: a piece that comes twice is taken once.
 
 Requirements: a broken connection costs the piece that was on its way; memory is taken as pieces
-arrive, never by what a client announces.
+arrive, never by what a client announces. Contents are NumPy arrays, whose memory is of large pages
+where the system has them: to get new small ones takes as long as to receive what fills them.
 """
 
 from __future__ import annotations
@@ -10,12 +11,41 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final
 
+import numpy as np
+
 from calor.errors import ArgumentError, CalorError, FormatError, OutOfMemoryError
 from calor_http.errors import LimitError
 from calor_http.frames import CHUNK, Content
 
 # Uploads that found no room and are remembered; a client asks for one right after it.
 _REFUSED: Final = 64
+_ROOM: Final = 16 * CHUNK
+
+
+class Growing:
+    """Contents that pieces are added to."""
+
+    def __init__(self) -> None:
+        self._room = np.empty(0, np.uint8)
+        self._there = 0
+
+    def __len__(self) -> int:
+        return self._there
+
+    def add(self, piece: memoryview) -> None:
+        """Add a piece."""
+        end = self._there + len(piece)
+        if end > len(self._room):
+            # The system gives memory to pages when they are written to, so much room costs little.
+            room = np.empty(end if end < CHUNK else max(2 * end, _ROOM), np.uint8)
+            room[: self._there] = self._room[: self._there]
+            self._room = room
+        self._room[self._there : end] = np.frombuffer(piece, np.uint8)
+        self._there = end
+
+    def content(self) -> memoryview:
+        """Return what is there."""
+        return self._room[: self._there].data
 
 
 class Blobs:
@@ -32,7 +62,7 @@ class Blobs:
     def __init__(self, most: int, reserve: Callable[[int], None]) -> None:
         self._most = most
         self._reserve = reserve
-        self._held: dict[int, bytearray | memoryview] = {}
+        self._held: dict[int, Growing | memoryview] = {}
         # Why uploads found no room, for those who ask for them later.
         self._refused: OrderedDict[int, CalorError] = OrderedDict()
         self.nbytes = 0
@@ -43,7 +73,7 @@ class Blobs:
         there = 0 if known is None else len(known)
         if isinstance(known, memoryview) or offset > there or len(piece) > CHUNK:
             raise ArgumentError(f"a piece at byte {offset} does not follow the {there} before it")
-        fresh = piece[there - offset :]
+        fresh = memoryview(piece)[there - offset :]
         if not fresh:
             return there
         try:
@@ -54,8 +84,8 @@ class Blobs:
             self._refuse(number, error)
             raise
         if known is None:
-            known = self._held[number] = bytearray()
-        known += fresh
+            known = self._held[number] = Growing()
+        known.add(fresh)
         self.nbytes += len(fresh)
         return len(known)
 
@@ -75,16 +105,16 @@ class Blobs:
             raise ArgumentError(f"{length} bytes from byte {offset} are no piece of {len(known)}")
         return known[offset : offset + length]
 
-    def take(self, number: int) -> bytearray:
+    def take(self, number: int) -> memoryview:
         """Return a whole upload, which is then forgotten."""
         known = self._held.get(number)
         refused = self._refused.pop(number, None)
         if refused is not None:
             raise refused
-        if not isinstance(known, bytearray):
+        if not isinstance(known, Growing):
             raise FormatError(f"no upload has number {number}")
         self.forget(number)
-        return known
+        return known.content()
 
     def forget(self, number: int) -> None:
         """Free contents, if they are there."""

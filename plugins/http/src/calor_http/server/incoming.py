@@ -29,13 +29,21 @@ Arrived = tuple[int, memoryview]
 class Incoming:
     """The bytes of a client on their way to be messages.
 
+    Parameters
+    ----------
+    reuses : bool
+        Whether a large message is worked on before the next bytes are received, so that both may
+        have the same memory: new pages take as long as their contents.
+
     Attributes
     ----------
     began : float or None
         When the first bytes of a message came that is not whole; None between messages.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, reuses: bool = False) -> None:
+        self._reuses = reuses
+        self._spare = np.empty(0, np.uint8)
         self._scratch = memoryview(bytearray(_SCRATCH))
         self._filled = 0
         # A large message: its content, how much is there, and its mask.
@@ -94,7 +102,7 @@ class Incoming:
                 continue
             if nbytes > _LARGE:
                 # The system gives memory to its pages when something is written to them.
-                self._large, self._mask = np.empty(nbytes, np.uint8), mask
+                self._large, self._mask = self._room_for(nbytes), mask
                 self._large[: len(content)] = np.frombuffer(content, np.uint8)
                 self._there = len(content)
                 at = self._filled
@@ -105,6 +113,13 @@ class Incoming:
         self._filled = left
         rest = left or self._parts or self._large is not None
         self.began = (self.began or monotonic()) if rest else None
+
+    def _room_for(self, nbytes: int) -> np.ndarray[Any, Any]:
+        if not self._reuses:
+            return np.empty(nbytes, np.uint8)
+        if len(self._spare) < nbytes:
+            self._spare = np.empty(nbytes, np.uint8)
+        return self._spare[:nbytes]
 
     def _check(self, opcode: int, final: bool, nbytes: int, mask: bytes) -> None:
         if not mask:

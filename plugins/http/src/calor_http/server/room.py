@@ -196,7 +196,7 @@ class Room:
         if content.nbytes <= _INLINE and self.answered <= MESSAGE // 2:
             return content.tobytes()
         # A snapshot: the value may be written while its pieces are fetched.
-        self.blobs.offer(blob, memoryview(content.tobytes()))
+        self.blobs.offer(blob, content.copy().data)
         return content.nbytes
 
     def _contents(self, number: int, index: int) -> np.ndarray[Any, Any]:
@@ -208,7 +208,7 @@ class Room:
         return array.reshape(-1).view(np.uint8)
 
     def _offer(self, number: int, index: int) -> str:
-        content = memoryview(self._contents(number, index).tobytes())
+        content = self._contents(number, index).copy().data
         # The offer is counted apart, so what was freed before it has to be known.
         self.settle()
         return self._handing.offer(content, self._account)

@@ -153,6 +153,7 @@ class StreamProtocol(asyncio.BufferedProtocol):
         if known is not None and self._transport.get_extra_info("sslcontext") is None:
             self._transport.pause_reading()
             self._paused = True
+            self._incoming = Incoming(reuses=True)
             self._socket = known.dup()
             self._socket.settimeout(self._server.limits.body_seconds)
             work = self._work_on_socket
