@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any, Final
 
+from calor.backends.events import Event
 from calor.backends.protocol import FEATURES, Claim, Info, State, impossible
 from calor.dtypes import as_dtype
 from calor.graph.graph import Graph, Node
@@ -56,6 +57,32 @@ def decode_info(name: str, data: Any) -> Info:
         ops=ops,
         limits={str(n): int(limit) for n, limit in data["limits"].items()},
         flushes=frozenset(map(as_dtype, data["flushes"])),
+    )
+
+
+def encode_event(event: Event) -> list[Any]:
+    """Return an event of a profile as a message."""
+    return [
+        event.op, event.blueprint, event.start, event.seconds, event.nbytes, event.flops,
+        list(event.cubes), list(event.covers), list(event.results), event.least,
+    ]  # fmt: skip
+
+
+def decode_event(data: Any) -> Event:
+    """Return the event of a message."""
+    op, blueprint, start, seconds, nbytes, flops, cubes, covers, results, least = data
+    x, y, z = map(int, cubes)
+    return Event(
+        str(op),
+        str(blueprint),
+        float(start),
+        float(seconds),
+        int(nbytes),
+        int(flops),
+        (x, y, z),
+        tuple(map(str, covers)),
+        tuple(map(str, results)),
+        float(least),
     )
 
 

@@ -133,7 +133,7 @@ def _refused(
     listed = "; ".join(
         text if count == 1 else f"{text} ({count} times)" for text, count in sorted(lines.items())
     )
-    names = ",".join(d.backend.name.removeprefix("router:") for d in refusals)
+    names = ",".join(d.name.removeprefix("router:").removesuffix(":0") for d in refusals)
     beside = (
         ""
         if any(name.partition(":")[0] == "numpy" for name in names.split(","))

@@ -12,12 +12,14 @@ import threading
 import weakref
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Final
 
 import httpx
 import numpy as np
 
 from calor.backends.device import Device, device_of
+from calor.backends.events import Listener
 from calor.backends.protocol import Backend, Claim, Executable, Info, MemoryFigures
 from calor.dtypes import as_dtype
 from calor.errors import DeviceError, OutOfMemoryError, ProtocolError
@@ -27,6 +29,7 @@ from calor.specs import Spec
 from calor.units import bytes_text
 from calor_http.client.buffer import RemoteBuffer
 from calor_http.client.executable import RemoteExecutable
+from calor_http.client.profiles import Profiles
 from calor_http.client.requests import Command, Requests
 from calor_http.client.tokens import token_for
 from calor_http.connection import Connection
@@ -100,6 +103,7 @@ class RemoteBackend(Backend):
         self._kept: weakref.WeakSet[RemoteBuffer] = weakref.WeakSet()
         self._connection = Connection(base, token_for(httpx.URL(base).netloc.decode()))
         self.requests = Requests(self._connection, self._begin)
+        self.profiles = Profiles(self.requests)
         atexit.register(self.close)
 
     def _begin(self, found: Any, era: int) -> list[Command]:
@@ -229,6 +233,10 @@ class RemoteBackend(Backend):
         if self.requests.closed:
             return
         self.requests.ask(["sync", index], self.requests.era)
+
+    def profiling(self, index: int, listener: Listener) -> AbstractContextManager[None]:
+        """Report what the server's device does for this client; each run is waited for."""
+        return self.profiles.profiling(index, listener)
 
     # Graphs.
     def claim(self, index: int, graph: Graph) -> Claim:

@@ -11,6 +11,7 @@ from calor.backends.protocol import Buffer
 from calor.config import config
 from calor.graph.graph import Graph
 from calor_http.client.buffer import RemoteBuffer
+from calor_http.client.profiles import Profiles
 from calor_http.client.requests import Requests
 from calor_http.described import largest_op
 
@@ -22,6 +23,7 @@ class Remote(Protocol):
     """The backend of a server, as its executables see it."""
 
     requests: Requests
+    profiles: Profiles
 
     def reserve(self, index: int, nbytes: int, op: str | None = None) -> None:
         """Raise OutOfMemoryError where bytes would pass the client's limit."""
@@ -106,6 +108,7 @@ class RemoteExecutable:
                 results.append(backend.new(index, size, era))
         numbers = [result.number for result in results]
         self._requests.put(["run", self.number, given, numbers, in_place], era, nbytes)
+        backend.profiles.report(index)
         if config.debug:
             # An error now is one of the user's line.
             backend.verify(index, results)

@@ -23,6 +23,7 @@ from calor_http.server.draining import Drain
 from calor_http.server.graphs import Graphs
 from calor_http.server.handing import Handing
 from calor_http.server.limits import Limits
+from calor_http.server.profiles import Profiles
 from calor_http.server.programs import Programs
 from calor_http.server.queueing import Turn, Turns
 from calor_http.server.quotas import Account
@@ -91,11 +92,13 @@ class Session:
         self._turns = turns
         self._room = room = Room(devices, limits, handing, account, drain)
         self._programs = programs = Programs(room, graphs)
+        self._profiles = profiles = Profiles(room)
         # Errors of work that was found to have failed when it was another session's turn.
         self._late: deque[CalorError] = deque()
         self._commands: Mapping[str, Callable[..., Any]] = {
             **room.commands(),
             **programs.commands(),
+            **profiles.commands(),
         }
         self._answered = (0, b"")
         # The number of the last request, and the task that answers it.
@@ -119,6 +122,7 @@ class Session:
                 raise LimitError(f"a request is a list of up to {self._most} commands")
             self._check_time(commands)
             self._room.answered = 0
+            self._profiles.thread = threading.get_ident()
             while self._late:
                 self._room.values.failed(self._late.popleft(), ())
             turn = Turn(self._turns, self.account, self._settle)
@@ -149,6 +153,7 @@ class Session:
         """Free everything."""
         with self.lock:
             self._commands = {}
+            self._profiles.clear()
             self._programs.clear()
             self._room.clear()
 
