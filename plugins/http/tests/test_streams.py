@@ -30,7 +30,7 @@ UP = ["up", 1, 0, "float32", [4], np.arange(4, dtype=np.float32).tobytes()]
 @pytest.fixture(scope="module")
 def server() -> Iterator[LocalServer]:
     logging.getLogger("calor_http").setLevel(logging.CRITICAL)
-    limits = Limits(body_seconds=0.4, commands=100, tensor_bytes=1 << 24)
+    limits = Limits(body_seconds=0.4, header_seconds=0.5, commands=100, tensor_bytes=1 << 24)
     with LocalServer("numpy", token=TOKEN, limits=limits) as server:
         yield server
 
@@ -284,6 +284,36 @@ def test_a_session_that_ended_is_not_known_to_its_stream(raw: Raw) -> None:
     except ConnectionError:
         return
     assert (status, told["error"]["kind"]) == (404, LeaseLostError.__name__)
+
+
+def test_work_takes_longer_than_a_message_may(raw: Raw, monkeypatch: pytest.MonkeyPatch) -> None:
+    from calor_http.server.room import Room
+
+    read = Room._read
+
+    def slow(*given: Any) -> Any:
+        time.sleep(1.0)
+        return read(*given)
+
+    monkeypatch.setattr(Room, "_read", slow)
+    mask = b"wxyz"
+    content = ASK.pack(COMMANDS, 1, 0) + pack([UP, ["read", 1, 0, 5]])
+    message = websocket.head(websocket.BINARY, len(content), mask) + websocket.masked(content, mask)
+    raw.socket.sendall(message[:20])
+    time.sleep(0.1)
+    raw.socket.sendall(message[20:])
+    assert raw.answer() == (200, [None, UP[-1]])
+
+
+def test_parts_of_a_message_have_one_time_together(raw: Raw) -> None:
+    raw.send(bytes(5), websocket.BINARY, first=0)
+    try:
+        for _ in range(40):
+            time.sleep(0.05)
+            raw.send(b"x", websocket.CONTINUED, first=0)
+    except OSError:
+        return
+    assert raw.ends() == 1008
 
 
 def test_a_stream_is_quiet_as_long_as_it_likes(raw: Raw) -> None:

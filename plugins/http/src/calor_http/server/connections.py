@@ -90,6 +90,8 @@ class GuardedProtocol(H11Protocol):  # type: ignore[misc,unused-ignore]
         self._doors = doors
         self._timer: asyncio.TimerHandle | None = None
         self._reader: asyncio.TimerHandle | None = None
+        # Whether the connection is that of a stream now.
+        self._handed_over = False
 
     @property
     def works(self) -> bool:
@@ -122,6 +124,7 @@ class GuardedProtocol(H11Protocol):  # type: ignore[misc,unused-ignore]
 
     def handle_websocket_upgrade(self, event: Any) -> None:
         """Hand the connection over; its new protocol has limits of its own."""
+        self._handed_over = True
         self._doors.leave(self)
         self._stop()
         super().handle_websocket_upgrade(event)
@@ -146,7 +149,7 @@ class GuardedProtocol(H11Protocol):  # type: ignore[misc,unused-ignore]
     def _watch(self) -> None:
         """Start or stop the time for the head of a request, by what has arrived of it."""
         # After an answer, the rest of a body that nobody wanted is no better than a slow head.
-        waits = not self.works and (
+        waits = not (self.works or self._handed_over) and (
             self.cycle is None
             or self.conn.their_state is h11.SEND_BODY
             or bool(self.conn.trailing_data[0])

@@ -91,14 +91,16 @@ class Incoming:
             if len(content) == nbytes:
                 at = start + nbytes
                 plain = websocket.masked(bytes(content), mask)
-                if opcode & websocket.CLOSE or (final and not self._parts):
+                if opcode & websocket.CLOSE:
                     yield opcode, memoryview(plain)
-                else:
-                    self._parts.append(plain)
-                    if final:
-                        whole = b"".join(self._parts)
-                        self._parts.clear()
-                        yield websocket.BINARY, memoryview(whole)
+                    continue
+                self._parts.append(plain)
+                if final:
+                    whole = plain if len(self._parts) == 1 else b"".join(self._parts)
+                    self._parts.clear()
+                    # Work on a message takes what time it takes.
+                    self.began = None
+                    yield websocket.BINARY, memoryview(whole)
                 continue
             if nbytes > _LARGE:
                 # The system gives memory to its pages when something is written to them.
