@@ -6,8 +6,10 @@ import json
 import os
 import platform
 import re
-from collections.abc import Collection, Mapping, Sequence
+import subprocess
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,9 +22,11 @@ import nox
 # compiler that stands for Metal's and HIP's is asked one of two hundred; HIP has waves of 64 units,
 # and of 32. The interpreter is slow, and asked least.
 # strict checks, besides, that core keeps to the protocol; a twelfth of the checks go every way. A
-# group of devices is a device too, and so is a router. The longest runs are first, and none is last
-# to end alone.
+# group of devices is a device too, and so are a router and what a server lends. The longest runs
+# are first, and none is last to end alone.
 EVERYTHING: Sequence[str] = ()
+# Before the name of a device that a server of this machine lends to the suite.
+SERVED = "served:"
 DEVICES: dict[str, Sequence[Sequence[str]]] = {
     "opencl": (("--shard", "7/400"),),
     "numpy": (EVERYTHING,),
@@ -34,6 +38,7 @@ DEVICES: dict[str, Sequence[Sequence[str]]] = {
     "hip-shim:1": (("--shard", "207/400"),),
     "metal-shim": (("--shard", "7/200"),),
     "strict:numpy": (("--shard", "3/12"),),
+    f"{SERVED}numpy": (("--shard", "7/60"),),
     "router:cpu,numpy": (("--shard", "7/200"),),
     "group:numpy,numpy": (("--tier", "basic"), ("--shard", "3/24")),
 }
@@ -91,7 +96,9 @@ def present(session: nox.Session, python: str, devices: Collection[str]) -> list
 
 def base_name(device: str) -> str:
     """Return the name of the backend that a device, or the first of a group, is of."""
-    name = device.removeprefix("group:").removeprefix("router:").removeprefix("strict:")
+    name = device
+    for before in ("group:", "router:", "strict:", SERVED):
+        name = name.removeprefix(before)
     return name.partition(",")[0].partition(":")[0]
 
 
@@ -121,19 +128,40 @@ def _report(session: nox.Session, python: str, one: Asked, jobs: int) -> Path:
     name = "-".join([one.device, *one.options, *one.env.values()])
     path = Path(session.create_tmp()).resolve() / f"{re.sub('[:,/]', '-', name)}.json"
     path.unlink(missing_ok=True)
-    suite = ["--device", one.device, "--jobs", str(jobs), "--json", str(path), *one.options]
-    told = session.run(
-        python,
-        *CONFORMANCE,
-        *suite,
-        env=dict(one.env),
-        success_codes=[0, 1],
-        silent=True,
-        log=False,
-        external=True,
-    )
+    with lent(python, one.device, session.env) as device:
+        suite = ["--device", device, "--jobs", str(jobs), "--json", str(path), *one.options]
+        told = session.run(
+            python,
+            *CONFORMANCE,
+            *suite,
+            env=dict(one.env),
+            success_codes=[0, 1],
+            silent=True,
+            log=False,
+            external=True,
+        )
     session.log(f"{name} ended:\n{told}")
     return path
+
+
+@contextmanager
+def lent(python: str, device: str, env: Mapping[str, str | None]) -> Iterator[str]:
+    """Give the name by which the suite opens a device, while a server lends it if that is asked."""
+    if not device.startswith(SERVED):
+        yield device
+        return
+    name = device.removeprefix(SERVED)
+    command = [python, "-m", "calor_http", "serve", "--devices", name, "--no-token", "--port", "0"]
+    known = {**os.environ, **{key: value for key, value in env.items() if value is not None}}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=known) as server:
+        assert server.stdout is not None
+        try:
+            address = server.stdout.readline().split()
+            if not address:
+                raise RuntimeError(f"no server lends {name}; its messages are above")
+            yield f"{address[-1]}/{name}"
+        finally:
+            server.terminate()
 
 
 def _why(one: Asked, path: Path) -> list[str]:
