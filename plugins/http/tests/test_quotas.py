@@ -17,7 +17,7 @@ import calor
 from calor.errors import ArgumentError, OutOfMemoryError
 from calor.graph.file import save
 from calor.ops.sources import HostArray, constant
-from calor_http import MemoryQuotaError, QuotaError, TokenExpiredError
+from calor_http import MemoryQuotaError, QuotaError, TokenError, TokenExpiredError
 from calor_http.connection import Connection
 from calor_http.described import digest_of
 from calor_http.errors import decode_error, encode_error
@@ -228,6 +228,24 @@ def test_tokens_end(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.raises(TokenExpiredError, match="'anna' expired at .* ask the server's operator"),
     ):
         calor.device(f"{server.address}/numpy")
+
+
+def test_a_token_that_comes_back_finds_what_it_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CALOR_HTTP_TOKEN", TOKENS["anna"])
+    anna, bert = (Entry(name, (hash_of(token),), Quota()) for name, token in TOKENS.items())
+    ring = Keyring([anna, bert])
+    with LocalServer("numpy", keyring=ring) as server:
+        device = calor.device(f"{server.address}/numpy")
+        x = calor.asarray([1.0, 2.0], device=device)
+        assert x.tolist() == [1.0, 2.0]
+        ring._take([bert])
+        for _ in range(2):
+            with pytest.raises(TokenError, match="does not know the token; set CALOR_HTTP_TOKEN"):
+                x.tolist()
+        ring._take([anna, bert])
+        assert x.tolist() == [1.0, 2.0]
+        assert (x + 1).tolist() == [2.0, 3.0]
+        device.backend.close()
 
 
 # Over a server.

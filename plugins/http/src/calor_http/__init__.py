@@ -13,6 +13,7 @@ from calor_http.errors import (
     LimitError,
     MemoryQuotaError,
     QuotaError,
+    TokenError,
     TokenExpiredError,
 )
 
@@ -22,6 +23,7 @@ __all__ = [
     "LimitError",
     "MemoryQuotaError",
     "QuotaError",
+    "TokenError",
     "TokenExpiredError",
     "close",
     "keep",

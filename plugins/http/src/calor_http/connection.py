@@ -19,7 +19,13 @@ from urllib.request import getproxies, proxy_bypass
 import httpx
 
 from calor.errors import CalorError, DeviceError, DeviceLostError, FormatError
-from calor_http.errors import DrainingError, QuotaError, TokenExpiredError, decode_error
+from calor_http.errors import (
+    DrainingError,
+    QuotaError,
+    TokenError,
+    TokenExpiredError,
+    decode_error,
+)
 from calor_http.frames import MESSAGE, Content, compresses, message_of, unpack, unseal
 
 VERSION: Final = 1
@@ -152,7 +158,7 @@ class Connection:
         if isinstance(told, TokenExpiredError):
             return told
         if status == 401:
-            return DeviceError(
+            return TokenError(
                 f"{self.base} does not know the token; set CALOR_HTTP_TOKEN, or add a line "
                 f'"{self.base.partition("//")[2]} TOKEN" to the file of tokens'
             )

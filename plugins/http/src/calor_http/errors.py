@@ -50,7 +50,11 @@ class DrainingError(DeviceLostError):
     retry_after: float = 0.0
 
 
-class TokenExpiredError(DeviceError):
+class TokenError(DeviceError):
+    """The server does not know the token. What the client has there stays for its lease."""
+
+
+class TokenExpiredError(TokenError):
     """The time of a token is over."""
 
 
@@ -68,6 +72,7 @@ _KINDS: Final[Mapping[str, type[CalorError]]] = MappingProxyType(
             QuotaError,
             MemoryQuotaError,
             DrainingError,
+            TokenError,
             TokenExpiredError,
         ]
     }

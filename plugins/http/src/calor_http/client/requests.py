@@ -23,7 +23,7 @@ import numpy as np
 from calor.errors import CalorError, DeviceLostError, OutOfMemoryError, ProtocolError
 from calor_http.client.link import Link
 from calor_http.connection import VERSION, Away, Connection
-from calor_http.errors import LeaseLostError, LimitError, QuotaError, decode_error
+from calor_http.errors import LeaseLostError, LimitError, QuotaError, TokenError, decode_error
 from calor_http.frames import MESSAGE, pack
 
 # What waits here at most, in bytes and commands; who queues more waits.
@@ -234,7 +234,7 @@ class Requests:
             self._send(commands)
         except LeaseLostError as error:
             self._lose(error)
-        except (Away, QuotaError) as error:
+        except (Away, QuotaError, TokenError) as error:
             # The request stays, and is sent again when somebody asks next.
             with self._state:
                 self._fail([*commands, *self._queue], error)
