@@ -52,7 +52,9 @@ class Tokens(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.embedding = nn.Embedding(1000, 64)
-        self.layers = nn.Sequential(*[nn.TransformerEncoderLayer(64, 4, 128) for _ in range(2)])
+        self.layers = nn.Sequential(
+            *[nn.TransformerEncoderLayer(64, 4, 128, batch_first=True) for _ in range(2)]
+        )
         self.scores = nn.Linear(64, 4)
 
     def forward(self, x: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import signal
 import sys
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from contextlib import suppress
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import uvicorn
 
@@ -25,6 +26,8 @@ from calor_http.model.service import Service
 from calor_http.model.wire import Connection
 from calor_http.server.access import access_of, add_access
 from calor_http.server.serving import address_of, serve
+
+_SWITCH_SECONDS: Final = 5e-4
 
 
 def parser() -> argparse.ArgumentParser:
@@ -102,11 +105,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def listening(server: Any) -> None:
         print(f"serving at {address_of(server)}", flush=True)
 
-    service.when_ready = lambda: print(_told(service), flush=True)
+    service.when_ready = lambda: _ready(service)
     factory = config.get_loop_factory()
     with suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=factory) as runner:
         runner.run(serve(config, listening))
     return 0
+
+
+def _ready(service: Service) -> None:
+    """Say that all models are ready, and leave what they are to no later collection of garbage."""
+    gc.collect()
+    gc.freeze()
+    # One of the two threads that work waits for the other no longer than for a short request.
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    print(_told(service), flush=True)
 
 
 def _told(service: Service) -> str:

@@ -10,7 +10,7 @@ what each number costs was measured.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from itertools import accumulate
 from time import perf_counter
 from typing import Any, Final
 
@@ -20,17 +20,18 @@ from calor.errors import CalorError
 from calor_http.model.programs import Array, Port, Served
 
 # A run is measured for so long, and at most and at least so many times.
-_SECONDS: Final = 0.03
-_TIMES: Final = (2, 12)
+_SECONDS: Final = 0.05
+_TIMES: Final = (4, 20)
 # A number of rows is worth compiling when a row costs so much less than in half the number.
-_WORTH: Final = 0.93
+_WORTH: Final = 0.8
 # How far a row may be from the same row alone, beside the largest element, by bytes of an element.
 _NEAR: Final = {1: 0.3, 2: 0.03, 4: 3e-4, 8: 1e-9}
+# Numbers of rows whose runs are kept.
+_KEPT: Final = 1024
 # What is drawn for open sizes of later axes: enough for windows in images, few tokens elsewhere.
 _IMAGE, _FEW = 64, 16
 
 
-@dataclass(frozen=True, slots=True)
 class Joining:
     """The numbers of rows that a model is run with, and their seconds.
 
@@ -40,19 +41,30 @@ class Joining:
         The seconds of a run by its number of rows. Empty if rows are not joined.
     reason : str
         Why rows are not joined; empty if they are.
+
+    Attributes
+    ----------
+    most : int
+        The most rows of a run; 0 if rows are not joined.
+    measured : mapping of int to float
+        The seconds of the runs that were timed, also where rows are not joined.
     """
 
-    seconds: Mapping[int, float] = field(default_factory=dict)
-    reason: str = ""
-
-    @property
-    def most(self) -> int:
-        """The most rows of a run; 0 if rows are not joined."""
-        return max(self.seconds, default=0)
-
-    def pays(self) -> bool:
-        """Return whether two requests of a row cost less together than one after the other."""
-        return self.most > 1
+    def __init__(
+        self,
+        seconds: Mapping[int, float] | None = None,
+        reason: str = "",
+        measured: Mapping[int, float] | None = None,
+    ) -> None:
+        self.reason = reason
+        self.measured = measured or seconds or {}
+        self.most = max(seconds or {}, default=0)
+        # More rows take no less time, whatever was measured.
+        least: dict[int, float] = {}
+        for rows, taken in sorted((seconds or {}).items(), reverse=True):
+            least[rows] = min(taken, *least.values()) if least else taken
+        self.seconds: Mapping[int, float] = least
+        self._kept: dict[int, tuple[int, ...]] = {}
 
     def runs(self, rows: int) -> tuple[int, ...]:
         """Return the numbers of rows of the runs that compute so many rows in the least time.
@@ -61,6 +73,14 @@ class Joining:
         >>> Joining({1: 1.0, 2: 1.5, 4: 1.9}).runs(3), Joining({1: 1.0, 2: 1.9, 4: 3.8}).runs(5)
         ((4,), (4, 1))
         """
+        found = self._kept.get(rows)
+        if found is None:
+            if len(self._kept) >= _KEPT:
+                self._kept.clear()
+            found = self._kept[rows] = self._cheapest(rows)
+        return found
+
+    def _cheapest(self, rows: int) -> tuple[int, ...]:
         many, rest = divmod(rows, self.most)
         # The least time of the first n rows, and the last of the runs that take it.
         best: list[tuple[float, int]] = [(0.0, 0)]
@@ -112,7 +132,7 @@ def warmed(model: Served, most: int) -> Joining:
     try:
         seconds = {1: _seconds(model, 1)}
         if why or most < 2:
-            return Joining(reason=why or "the server was told not to")
+            return Joining(None, why or "the server was told not to", seconds)
         why = _depends(model)
     except (CalorError, ValueError) as error:
         return Joining(reason=f"random inputs make it fail: {str(error)[:200]}")
@@ -123,7 +143,7 @@ def warmed(model: Served, most: int) -> Joining:
         if seconds[rows] / rows > _WORTH * seconds[before] / before:
             break
         rows = min(2 * rows, most) if rows < most else most + 1
-    return Joining(reason=why) if why else Joining(seconds)
+    return Joining(None, why, seconds) if why else Joining(seconds)
 
 
 def _declared_otherwise(model: Served) -> str:
@@ -186,7 +206,7 @@ def joined(feeds: Sequence[Mapping[str, Array]], runs: Sequence[int]) -> list[di
     joint = {n: a[0] if len(a) == 1 else np.concatenate(a) for n, a in whole.items()}
     if len(runs) == 1:
         return [joint]
-    ends = np.cumsum(runs)
+    ends = list(accumulate(runs))
     return [
         {n: array[end - count : end] for n, array in joint.items()}
         for end, count in zip(ends, runs, strict=True)

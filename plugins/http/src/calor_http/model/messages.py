@@ -159,7 +159,8 @@ class Reader:
         missing = [name for name in self._inputs if name not in made]
         if missing:
             raise Refused(400, f"the input {missing[0]!r} is missing")
-        return tuple(made.values()), start
+        # In the model's order, whatever that of the request is.
+        return tuple(made[name] for name in self._inputs), start
 
     def _wanted(self, message: Any, default: bool) -> tuple[Wanted, ...]:
         if not message.get("outputs"):

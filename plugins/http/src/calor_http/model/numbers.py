@@ -72,7 +72,7 @@ def _converted(array: Array, data: Any, dtype: HostType, where: str) -> Array:
         raise Refused(400, f"the data of {where} are not numbers")
     with np.errstate(over="ignore"):
         made = array.astype(dtype)
-    if not np.isfinite(made.astype(np.float64)).all():
+    if not np.isfinite(made).all():
         raise Refused(400, f"{where} has numbers that its datatype cannot hold")
     return made
 

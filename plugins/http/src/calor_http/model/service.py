@@ -230,7 +230,7 @@ class Service:
             else:
                 self._write(entry, asked, results, connection)
 
-        entry.batcher.submit(Job(feed, done, lambda: connection.alive))
+        entry.batcher.submit(Job(feed, done, connection))
 
     def _write(
         self, entry: Entry, asked: Asked, results: Sequence[Array], connection: Connection

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 from calor_http.model.errors import Refused
@@ -35,6 +36,10 @@ _HEAD: Final = re.compile(
 _ONCE: Final = frozenset(
     (b"content-length", b"host", b"authorization", b"inference-header-content-length")
 )
+# Heads that are kept, and the longest of them.
+_KEPT: Final = 512
+_LONGEST_KEPT: Final = 1024
+_KNOWN: Final[dict[bytes, tuple[bytes, bytes, Mapping[bytes, bytes], bool]]] = {}
 _REASONS: Final = {status.value: status.phrase.encode() for status in HTTPStatus}
 
 
@@ -45,13 +50,13 @@ class Request:
     ----------
     method, target : bytes
         The method, and the path with its query.
-    headers : dict of bytes to bytes
+    headers : mapping of bytes to bytes
         The headers; names are lower-case.
     """
 
     __slots__ = ("body", "error", "handler", "headers", "method", "target")
 
-    def __init__(self, method: bytes, target: bytes, headers: dict[bytes, bytes]) -> None:
+    def __init__(self, method: bytes, target: bytes, headers: Mapping[bytes, bytes]) -> None:
         self.method = method
         self.target = target
         self.headers = headers
@@ -89,7 +94,23 @@ def number_in(text: bytes) -> int:
 
 
 def _parsed(head: bytes) -> tuple[Request, bool]:
-    """Return a request without its body, and whether its connection stays open after it."""
+    """Return a request without its body, and whether its connection stays open after it.
+
+    A client's heads are mostly the same, so what was found out about one is kept by its bytes.
+    """
+    known = _KNOWN.get(head)
+    if known is None:
+        known = _read(head)
+        if len(head) <= _LONGEST_KEPT:
+            if len(_KNOWN) >= _KEPT:
+                _KNOWN.clear()
+            _KNOWN[head] = known
+    method, target, headers, stays = known
+    return Request(method, target, headers), stays
+
+
+def _read(head: bytes) -> tuple[bytes, bytes, Mapping[bytes, bytes], bool]:
+    """Return the method, the target and the headers of a request, and whether more may follow."""
     match = _HEAD.fullmatch(head)
     if match is None:
         raise Refused(400, "this is no request of HTTP/1.1")
@@ -106,7 +127,7 @@ def _parsed(head: bytes) -> tuple[Request, bool]:
     if minor == b"1" and b"host" not in headers:
         raise Refused(400, "the header Host is missing")
     stays = minor == b"1" and headers.get(b"connection", b"").lower() != b"close"
-    return Request(method, target, headers), stays
+    return method, target, MappingProxyType(headers), stays
 
 
 class Connection(asyncio.Protocol):
