@@ -263,6 +263,22 @@ def cold_start() -> Iterator[str]:
     )
 
 
+def model_server() -> Iterator[str]:
+    for name in names_of("model-server"):
+        result = newest(name)
+        yield from setting(result)
+        yield ""
+        rows = []
+        for row in result["rows"]:
+            ours, found = row["ours"], row["ratios"]
+            cells = (f"{ours['per_second']:.0f}", duration(ours["p50_s"]), duration(ours["p99_s"]))
+            more = (f"{found[figure]:.2f}" for figure in ("per_second", "p50_s", "p99_s"))
+            rows.append((row["model"], row["encoding"], str(row["clients"]), *cells, *more))
+        head = ("model", "tensors", "clients", "requests/s", "p50", "p99")
+        yield from table((*head, "ratio", "of p50", "of p99"), rows, numbers_from=2)
+        yield ""
+
+
 def memory() -> Iterator[str]:
     result = newest("peak-memory")
     yield from setting(result)
@@ -498,6 +514,7 @@ TABLES: dict[str, Callable[[], Iterator[str]]] = {
     "array-api": array_api,
     "overhead": lambda: times("overhead"),
     "cold-start": cold_start,
+    "model-server": model_server,
     "quickstart": quickstart,
     "memory": memory,
     "census": census,
