@@ -22,8 +22,8 @@ from typing import Any, Final
 import numpy as np
 
 from calor_http.model.datatypes import HostType, host_type_of
+from calor_http.model.elements import numbers_of
 from calor_http.model.errors import Refused
-from calor_http.model.numbers import numbers_of
 from calor_http.model.programs import Array, Port
 
 _ORJSON: Any = import_module("orjson") if find_spec("orjson") else None

@@ -39,7 +39,7 @@ def numbers_of(data: Any, dtype: HostType, shape: tuple[int, ...], where: str) -
     Examples
     --------
     >>> import numpy as np
-    >>> from calor_http.model.numbers import numbers_of
+    >>> from calor_http.model.elements import numbers_of
     >>> numbers_of([1, 2, 3, 4], np.dtype(np.int8), (2, 2), "x").tolist()
     [[1, 2], [3, 4]]
     """
