@@ -4,7 +4,9 @@
 
 A step runs on each member and on a router of them, in turns; the results are compared first. The
 ratio is the time on the better member by that on the router: above 1 the router is faster, and
-below 0.9 it fails. ``--orders`` measures the router of each order of the members.
+below 0.9 it fails. ``--orders`` measures the router of each order of the members. ``--computing``:
+the members are the host's processor, so a process that may use one processor (``taskset -c 0``)
+counts its own time, which a loaded machine lengthens less.
 """
 
 from __future__ import annotations
@@ -43,6 +45,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--size", choices=("full", "small", "tiny"), default="small")
     add("--threads", type=int, metavar="N", help="threads for everyone")
     add("--repeats", type=int, default=7, metavar="N", help="samples of a step")
+    computing = "all members are the host's processor, whose own time counts if it is one"
+    add("--computing", action="store_true", help=computing)
     add("--json", type=Path, metavar="FILE", help="write what was found and the setting")
     add("--append", action="store_true", help="keep what the file has of other steps")
     options = parser.parse_args(arguments)
@@ -68,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for setting in census.settings(options):
         print(f"== {setting.title}", flush=True)
         try:
-            found = measured(setting, options.members, options.orders, options.repeats)
+            found = measured(setting, options)
             rows.append({"case": setting.title, **asdict(setting), **found})
         except Exception as error:
             failures.append(f"{setting.title}: {type(error).__name__}: {error}"[:400])
@@ -82,12 +86,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(bool(failures or slow) or any(row["disagreements"] for row in rows))
 
 
-def measured(setting: Any, members: Sequence[str], orders: bool, repeats: int) -> dict[str, Any]:
+def measured(setting: Any, options: argparse.Namespace) -> dict[str, Any]:
     """Return the seconds of a step on the members and their routers, ratios, and the parts."""
     from programs import compared
     from programs.ours import Ours
 
-    orderings = [*itertools.permutations(members)] if orders else [tuple(members)]
+    members: list[str] = options.members
+    orderings = [*itertools.permutations(members)] if options.orders else [tuple(members)]
     routers = ["router:" + ",".join(order) for order in orderings]
     first = Ours(setting, "numpy")
     # Reading the state computes it: a step afterwards must not change it.
@@ -109,7 +114,7 @@ def measured(setting: Any, members: Sequence[str], orders: bool, repeats: int) -
         # Each beside the members alone: routers share their members' plans, and a plan keeps what
         # it prepared of one model's weights.
         sides = {side: steps[side] for side in (*members, name)}
-        seconds = compared.timed(sides, repeats, computing=False)
+        seconds = compared.timed(sides, options.repeats, computing=options.computing)
         found["seconds"] = {**seconds, **found["seconds"]}
         found["ratios"][name] = min(seconds[side] for side in members) / seconds[name]
     print(shown(found, members), flush=True)

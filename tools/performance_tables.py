@@ -333,6 +333,28 @@ def fusion() -> Iterator[str]:
     )
 
 
+def routers() -> Iterator[str]:
+    """Steps on routers beside their members alone, and how they were cut."""
+    names = names_of("routers-")
+    for name in names:
+        result = newest(name)
+        yield from setting(result)
+        yield ""
+        rows = []
+        for row in result["rows"]:
+            members = [side for side in row["seconds"] if side not in row["ratios"]]
+            for router, gain in row["ratios"].items():
+                parts = row["parts"][router]["members"]
+                cut = ", ".join(f"{count} on {member}" for member, count in parts.items())
+                alone = ", ".join(f"{m} {duration(row['seconds'][m])}" for m in members)
+                taken = duration(row["seconds"][router])
+                rows.append((row["case"], f"`{router}`", cut, alone, taken, ratio(gain)))
+        head = ("step", "router", "parts", "alone", "on the router", "ratio")
+        yield from table(head, rows, numbers_from=4)
+        if name != names[-1]:
+            yield ""
+
+
 def first_calls_of(row: Result) -> tuple[str, ...]:
     return row["case"], duration(row["cold_s"]), duration(row["warm_s"])
 
@@ -519,6 +541,7 @@ TABLES: dict[str, Callable[[], Iterator[str]]] = {
     "memory": memory,
     "census": census,
     "fusion": fusion,
+    "routers": routers,
     "counters": counters,
     "replanning": replanning,
     "many-sizes": many_sizes,

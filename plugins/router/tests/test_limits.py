@@ -351,3 +351,30 @@ def test_drawn_programs_within_limits(seed: int) -> None:
         assert np.array_equal(backend.download(0, one, spec), want.download(0, other, spec))
     for member, limit in limits.items():
         assert member.memory.peak <= limit
+
+
+def test_an_array_that_finds_no_memory_waits_on_the_host() -> None:
+    first = toy("first")
+    device = routed(first)
+    with calor.device(device):
+        limited(first, 50_000)
+        kept = calor.asarray(np.ones((100, 100), np.float32))
+        calor.eval(kept)
+        # It does not fit beside the other one.
+        more = calor.asarray(np.full((100, 100), 3.0, np.float32))
+        assert (kept._value.buffer.home, more._value.buffer.home) == (0, -1)
+        assert np.array_equal(more.numpy(), np.full((100, 100), 3.0))
+        del kept
+        limited(first, 100_000)
+        assert float((more + 1)[0, 0]) == 4.0
+    assert first.memory.peak <= 100_000
+
+
+def test_the_host_keeps_nothing_that_a_member_without_limit_read() -> None:
+    device = routed(toy("small", ("exp",)), toy("large"), limits=(100_000, None))
+    with calor.device(device):
+        x = calor.asarray(np.ones((10, 10), np.float32))
+        assert [place for place, _ in x._value.buffer.places] == [-1]
+        calor.eval(calor.sin(x))
+        assert [place for place, _ in x._value.buffer.places] == [1]
+        assert np.allclose(calor.exp(x).numpy(), np.e)

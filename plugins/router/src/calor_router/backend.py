@@ -23,7 +23,7 @@ from calor.backends.events import Listener
 from calor.backends.protocol import Backend, Claim, Executable, Info, MemoryFigures
 from calor.compiling.partitioned import move
 from calor.dtypes import as_dtype
-from calor.errors import ArgumentError, DeviceError, UnsupportedError
+from calor.errors import ArgumentError, DeviceError, OutOfMemoryError, UnsupportedError
 from calor.graph.file import load, save
 from calor.graph.graph import Graph
 from calor.plugins.discovery import get_device
@@ -148,7 +148,7 @@ class RouterBackend(Backend):
     def upload(self, index: int, array: Array) -> RoutedBuffer:
         """Copy a host array to the first member that stores its dtype.
 
-        Where members have limits it waits on the host until one reads it.
+        Where members have limits, or that one is full, it waits on the host until one reads it.
         """
         if self.rooms.limited:
             return self.kind(HOST, HostBuffer(np.array(array, order="C", copy=True)))
@@ -156,7 +156,14 @@ class RouterBackend(Backend):
         able = [n for n, m in enumerate(self.members) if m.info.dtypes.get(dtype)]
         number = able[0] if able else 0
         member = self.members[number]
-        return self.kind(number, member.backend.upload(member.index, array))
+        for _ in range(2):
+            try:
+                return self.kind(number, member.backend.upload(member.index, array))
+            except OutOfMemoryError:
+                if not self.drop_copies():
+                    break
+        # There it waits for a program, which is cut by what there is.
+        return self.kind(HOST, HostBuffer(np.array(array, order="C", copy=True)))
 
     def download(self, index: int, buffer: Any, spec: Spec) -> Array:
         """Return a copy of the value's contents."""
@@ -197,8 +204,11 @@ class RouterBackend(Backend):
         else:
             found = move(inner, self.members[home], target, spec)
         self.count(spec.nbytes)
-        # What others can write to may be another value at the next look.
-        if not inner.exported:
+        if home == HOST and self.rooms.limits[number] is None:
+            # The member has room, and the host need not keep it beside.
+            buffer.settle(number, found)
+        elif not inner.exported:
+            # What others can write to may be another value at the next look.
             buffer.add(number, found)
             self.copied.add(buffer)
             self.rooms.note(buffer, number, spec)
