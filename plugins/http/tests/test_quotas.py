@@ -25,6 +25,7 @@ from calor_http.frames import CHUNK, MESSAGE, seal, unpack
 from calor_http.server.limits import MIB, Limits
 from calor_http.server.local import LocalServer
 from calor_http.server.quotas import Account, Bucket, Ledger, Quota, number_of
+from calor_http.server.serving import config_of, main, parser
 from calor_http.server.tokens import Entry, Keyring, hash_of, new_token, read_tokens
 from raw_http_client import Client, kind_of
 
@@ -191,6 +192,27 @@ def test_a_new_token_is_what_the_file_takes(tmp_path: Path) -> None:
     token = text.partition("CALOR_HTTP_TOKEN=")[2].split()[0]
     (entry,) = read_tokens(written(tmp_path / "tokens.toml", text), Quota())
     assert entry.hashes == (hash_of(token),)
+
+
+def test_the_command_line_has_quotas_for_all(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["token", "anna"]) == 0
+    path = written(tmp_path / "tokens.toml", capsys.readouterr().out + "sessions = 3\n")
+    start = ["serve", "--devices", "numpy"]
+    options = ["--tokens-file", str(path), "--quota-memory", "2 GiB", "--quota-weight", "0.5"]
+    _, server = config_of(parser().parse_args([*start, *options]))
+    assert server.keyring.accounts["anna"].quota == Quota(2 << 30, sessions=3, weight=0.5)
+    _, everybody = config_of(parser().parse_args([*start, "--no-token", *options[2:]]))
+    account = everybody.keyring.account("")
+    assert account.quota == Quota(2 << 30, weight=0.5, observes=True)
+    for wrong, match in (
+        ([*options, "--no-token"], "not both"),
+        (["--no-token", "--quota-sessions", "many"], "sessions is a whole number above 0"),
+        (["--tokens-file", str(tmp_path / "none")], "cannot be read"),
+    ):
+        with pytest.raises(ArgumentError, match=match):
+            config_of(parser().parse_args([*start, *wrong]))
 
 
 def test_a_file_that_changes_is_read_again(
