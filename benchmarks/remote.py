@@ -15,12 +15,13 @@ import shlex
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import combinations
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -285,6 +286,12 @@ def measure_model(
     found.bar("ResNet-50, share of local", times["local"] / times["ours"], LOCAL, least=True)
 
 
+def slope(samples: Sequence[Sequence[int]], column: int) -> float:
+    """Return the median slope between samples (Theil and Sen): a step, taken once, is none."""
+    pairs = combinations(samples, 2)
+    return median((b[column] - a[column]) / (b[0] - a[0]) for a, b in pairs)
+
+
 def measure_memory(found: Measured, there: Calls, pid: int, calls: int) -> dict[str, Any]:
     """Return how the memory of both processes grows in so many calls, after as many before."""
     step = max(calls // 20, 1)
@@ -293,13 +300,9 @@ def measure_memory(found: Measured, there: Calls, pid: int, calls: int) -> dict[
     for place in range(0, calls + 1, step):
         samples.append([place, resident(os.getpid()), resident(pid)])
         there.row(step)
-    xs, client, server = np.array(samples, float).T
-    slopes = {
-        "client": float(np.polyfit(xs, client, 1)[0]),
-        "server": float(np.polyfit(xs, server, 1)[0]),
-    }
-    for name, slope in slopes.items():
-        found.bar(f"bytes by which the {name} grows in a call", slope, GROWTH, least=False)
+    slopes = {name: slope(samples, 1 + place) for place, name in enumerate(("client", "server"))}
+    for name, grown in slopes.items():
+        found.bar(f"bytes by which the {name} grows in a call", grown, GROWTH, least=False)
     return {"calls": calls, "samples": samples, "bytes_per_call": slopes}
 
 

@@ -49,3 +49,10 @@ def test_parts_are_chosen(
     told = capsys.readouterr().out
     assert "upload of 1 MiB" in told
     assert "one kernel" not in told
+
+
+def test_growth_is_a_slope_and_no_step() -> None:
+    steps = [(0, 100), (10, 500), (20, 500), (30, 500), (40, 500), (50, 500)]
+    assert remote.slope(steps, 1) == 0
+    grows = [(n, 1000 + 3 * n) for n in range(0, 60, 10)]
+    assert remote.slope(grows, 1) == pytest.approx(3)
