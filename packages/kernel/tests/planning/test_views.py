@@ -152,6 +152,16 @@ def test_bitcast_to_wider_elements(strides, offset, wide):
         assert (_elements(moved, base).view(np.uint8) == _elements(view, base).reshape(-1)).all()
 
 
+@pytest.mark.parametrize("stride", [3, 5, 8])
+def test_bits_of_one_line_whatever_its_stride(stride):
+    # Dense as it is, no copy of it would be a view where it is none.
+    view = View((1, 4), (stride, 1), calor.uint8, 4)
+    assert view.is_dense
+    moved = view_of("bitcast", view, {}, spec((1,), calor.float32))
+    base = np.arange(16, dtype=np.uint8)
+    assert (_elements(moved, base).view(np.uint8) == base[4:8]).all()
+
+
 def test_bytes_as_bool_are_no_view():
     view = View((2,), (1,), calor.uint8)
     assert view_of("bitcast", view, {}, spec((2,), calor.bool)) is None

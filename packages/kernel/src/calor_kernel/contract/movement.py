@@ -160,9 +160,11 @@ def _bitcast(view: View, attributes: Mapping[str, Any], result: Spec) -> View | 
         strides = (*(s * parts for s in view.strides), 1)
         return View(result.shape, strides, result.dtype, view.offset * parts)
     parts = wanted // size
-    if view.strides[-1] != 1 or any(n % parts for n in (view.offset, *view.strides[:-1])):
+    # From an axis of one element no other is reached, whatever its stride is.
+    strides = tuple(0 if n == 1 else s for n, s in zip(view.shape, view.strides, strict=True))[:-1]
+    if view.strides[-1] != 1 or any(n % parts for n in (view.offset, *strides)):
         return None
-    strides = tuple(s // parts for s in view.strides[:-1])
+    strides = tuple(s // parts for s in strides)
     return View(result.shape, strides, result.dtype, view.offset // parts)
 
 

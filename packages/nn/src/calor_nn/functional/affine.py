@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from calor import dtypes
 from calor.errors import ArgumentError, DTypeError, ShapeError
@@ -162,11 +165,22 @@ def embedding(indices: Operand, weight: Operand, *, padding_index: int | None = 
     rows: Tensor = gather(weight, indices, axis=0)
     if padding_index is None:
         return rows
-    number = padding_index % weight.shape[0]
-    hidden = pair(e.equal, indices, number)
+    learns = others(indices, padding_index, weight.shape[0])
     for _ in weight.shape[1:]:
-        hidden = expand_dims(hidden, -1)
-    return select(hidden, rows.detach(), rows)
+        learns = expand_dims(learns, -1)
+    return select(learns, rows, rows.detach())
+
+
+def others(indices: Tensor, number: int, size: int | None = None) -> Tensor:
+    """Return which indices are not a number; all, if it is one that their dtype does not hold.
+
+    With the size of an axis the number names a place, which indices below zero count from the end.
+    """
+    numbers = (number,) if size is None else (number % size, number % size - size)
+    ends = np.iinfo(indices.dtype.numpy)
+    found = [pair(e.not_equal, indices, n) for n in numbers if ends.min <= n <= ends.max]
+    made: Tensor = reduce(partial(pair, e.bit_and), found or [pair(e.equal, indices, indices)])
+    return made
 
 
 def one_hot(
@@ -217,5 +231,7 @@ def one_hot(
         count = integer(num_classes, "one_hot: num_classes")
     if count < 1:
         raise ArgumentError(f"one_hot: num_classes is {count}; give at least 1")
-    classes = arange(count, dtype=indices.dtype, device=indices.device)
+    # An index of few bits is compared in a dtype that holds all classes.
+    held = count - 1 <= np.iinfo(indices.dtype.numpy).max
+    classes = arange(count, dtype=indices.dtype if held else dtypes.int64, device=indices.device)
     return astype(pair(e.equal, expand_dims(indices, -1), classes), dtype)

@@ -14,6 +14,7 @@ from calor.functions.reductions import sum as total
 from calor.ops import elementwise as e
 from calor.ops.indexing import gather, scatter_nd
 from calor.ops.movement import fill
+from calor_nn.functional.affine import others
 
 if TYPE_CHECKING:
     from calor.tensor.tensor import Operand, Tensor
@@ -93,7 +94,7 @@ def embedding_bag(
     starts = None if offsets is None else as_tensor(offsets, indices)
     counted = None
     if padding_index is not None:
-        counted = pair(e.not_equal, indices, padding_index % weight.shape[0])
+        counted = others(indices, padding_index, weight.shape[0])
     # Of a table of a half type the gathered rows alone are converted.
     rows = gather(weight, indices, axis=0)
     made: Tensor = _combined(rows, factors, counted, starts, mode, include_last_offset)

@@ -19,6 +19,7 @@ from calor.ops import composites as c
 from calor.ops import elementwise as e
 from calor.ops.indexing import gather, take_along
 from calor.ops.sources import iota
+from calor_nn.functional.affine import others
 from calor_nn.functional.loss import reduced, weighed
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def cross_entropy(
     loss, weights = _class_losses(logs, target, weight, ignore_index, what)
     if label_smoothing:
         uniform = _uniform_loss(logs, weight)
-        counted = pair(e.not_equal, target, ignore_index)
+        counted = others(target, ignore_index)
         loss = pair(
             e.add,
             pair(e.mul, loss, 1 - label_smoothing),
@@ -185,7 +186,7 @@ def _class_losses(
             f"{what}: predictions of shape {logs.shape} need class numbers of shape {wanted}, "
             f"not {target.shape}"
         )
-    counted = pair(e.not_equal, target, ignore_index)
+    counted = others(target, ignore_index)
     classes = select(counted, target, 0)
     if what == "nll_loss":
         picked = reshape(take_along(logs, expand_dims(classes, axis), axis=axis), wanted)

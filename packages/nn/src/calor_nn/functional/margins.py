@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from calor.dtypes import int32
 from calor.errors import ArgumentError, DTypeError, ShapeError
 from calor.functions.activation import floating, relu
 from calor.functions.half_types import in_float32
@@ -88,7 +89,8 @@ def multi_margin_loss(
             raise ShapeError(f"{what}: weight of shape {factors.shape} must be {x.shape[-1:]}")
         loss = pair(e.mul, loss, expand_dims(gather(factors, target, axis=0), -1))
     classes = arange(x.shape[-1], device=x.device)
-    others = pair(e.not_equal, classes, expand_dims(target, -1))
+    # Read among the classes, a number has their dtype and counts from the end below zero.
+    others = pair(e.not_equal, classes, expand_dims(gather(classes, target, axis=0), -1))
     made = pair(e.div, total(select(others, loss, 0.0), axis=-1), float(x.shape[-1]))
     return reduced(made, reduction, what)
 
@@ -132,13 +134,13 @@ def multilabel_margin_loss(x: Operand, target: Operand, *, reduction: Reduction 
     x, target = floating(x, what), as_tensor(target)
     _check_classes(x, target, x.shape, what)
     # What stands behind the first −1 does not count.
-    ended = cumulative_sum(e.cast(pair(e.less, target, 0), dtype=target.dtype), axis=-1)
+    ended = cumulative_sum(e.cast(pair(e.less, target, 0), dtype=int32), axis=-1)
     counts = pair(e.equal, ended, 0)
     places = select(counts, target, 0)
     own = take_along(x, places, axis=x.ndim - 1)
     classes = arange(x.shape[-1], device=x.device)
     # (*N, T, C): whether a target is a class.
-    hits = pair(e.equal, expand_dims(places, -1), classes)
+    hits = pair(e.equal, expand_dims(gather(classes, places, axis=0), -1), classes)
     hits = pair(e.bit_and, hits, expand_dims(counts, -1))
     others = pair(e.equal, total(hits, axis=-2), 0)
     apart = relu(pair(e.add, pair(e.sub, expand_dims(x, -2), expand_dims(own, -1)), 1.0))
