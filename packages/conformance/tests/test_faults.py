@@ -54,7 +54,13 @@ def test_a_broken_backend_is_caught_whatever_is_drawn(fault: Fault) -> None:
 # The suite asks the reference every check; here one in 25 goes through what breaks backends.
 @pytest.mark.parametrize("every", [25, pytest.param(1, marks=pytest.mark.slow)])
 def test_the_reference_passes_whatever_a_fault_is_asked(every: int) -> None:
-    asked = {c.name: c for fault in FAULTS for c in self_test.asked(fault)}
+    # What users are told of a device by its name is asked of those that have an entry point.
+    asked = {
+        c.name: c
+        for fault in FAULTS
+        for c in self_test.asked(fault)
+        if not c.name.startswith("memory/asked-")
+    }
     found = self_test.results(Broken(), [asked[name] for name in sorted(asked)][::every])
     assert not [(r.name, r.detail) for r in found if r.outcome not in ("passed", "impossible")]
 

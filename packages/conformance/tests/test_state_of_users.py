@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from calor.recording import views
 from calor_conformance.checks.asked_memory import asked_memory
 from calor_conformance.checks.base import Place
 from calor_conformance.checks.drawn_files import drawn_files
+from calor_conformance.checks.drawn_learning import drawn_learning
 from calor_conformance.checks.drawn_leaves import drawn_leaves
 from calor_conformance.checks.drawn_modules import drawn_modules
 from calor_conformance.checks.drawn_optimizers import drawn_optimizers
@@ -25,8 +27,10 @@ from calor_conformance.checks.drawn_weights import drawn_weights
 from calor_conformance.checks.nested_modes import nested_modes
 from calor_conformance.checks.printed import printed
 from calor_nn import Conv1d, loading, module
+from calor_train.callbacks import Monitor
 from calor_train.optimizers import Optimizer
 from calor_train.optimizers.group import ParameterGroup
+from calor_train.optimizers.sgd import SGDGroup
 
 CHECKS = {
     c.subject: c
@@ -36,13 +40,14 @@ CHECKS = {
         asked_memory,
         printed,
         drawn_files,
+        drawn_learning,
         drawn_optimizers,
         drawn_modules,
         drawn_weights,
     )
     for c in made()
 }
-SUFFIXES = printing._suffixes
+SUFFIXES, IMPROVED = printing._suffixes, Monitor.improved
 
 
 def ask(name: str) -> None:
@@ -65,6 +70,11 @@ def unlocked(file: Any) -> bool:
     return True
 
 
+def of_finite_ones(self: Any, row: Any) -> bool:
+    """Pass over a number that is infinite."""
+    return math.isfinite(row[self.name]) and IMPROVED(self, row)
+
+
 FAULTS: list[tuple[str, Any, str, Any, str]] = [
     ("drawn-leaves", core, "identity", without_recording, "requires_grad is"),
     ("drawn-leaves", pickling, "_is_leaf", lambda x, what: False, "requires_grad is|no Gradient"),
@@ -72,6 +82,9 @@ FAULTS: list[tuple[str, Any, str, Any, str]] = [
     ("asked-figures", device_control, "flush_all", lambda target: None, "bytes of"),
     ("asked-times", timing.Timing, "min", property(lambda self: self.seconds[0]), "of"),
     ("printed-tensors", printing, "_suffixes", lambda x: SUFFIXES(x)[:1], "not"),
+    ("printed-tensors", printing, "_summarised", lambda x: x.size > 1000, "not"),
+    ("calor_train.watched-runs", Monitor, "improved", of_finite_ones, "after"),
+    ("calor_train.drawn-SGD", SGDGroup, "_undamped", lambda self, n, g: g, "parameter"),
     ("printed-modules", Conv1d, "extra_repr", lambda self: "2, 3", "makes|says|required"),
     ("printed-modules", module.Module, "extra_repr", lambda self: "x", "x"),
     ("drawn-files", safetensors_file, "_lock", unlocked, "files|replaced"),

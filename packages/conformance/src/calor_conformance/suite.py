@@ -18,6 +18,7 @@ from .checks import (
     autocasting,
     axes_of_functions,
     beyond_thresholds,
+    broadcast_operands,
     calls,
     captured_loops,
     changed_settings,
@@ -44,7 +45,9 @@ from .checks import (
     drawn_sizes,
     drawn_views,
     drawn_weights,
+    ended_work,
     errors,
+    evaluated_modules,
     extreme_points,
     features,
     found_nans,
@@ -52,7 +55,9 @@ from .checks import (
     gradients,
     graphs,
     history,
+    host_arrays,
     host_calls,
+    index_dtypes,
     index_forms,
     jit_states,
     jitted_calls,
@@ -69,10 +74,12 @@ from .checks import (
     modes,
     modules,
     namesakes,
+    near_patterns,
     neighbours,
     nested_modes,
     nested_transforms,
     non_finite,
+    orders_of_axes,
     parameter_forms,
     partitions,
     persistence,
@@ -85,6 +92,7 @@ from .checks import (
     python_values,
     random_bits,
     recorded_calls,
+    results_of_transforms,
     shared_memory,
     sizes,
     slopes,
@@ -100,6 +108,7 @@ from .checks import (
     training_forms,
     transfers,
     transforms,
+    uses_again,
     values,
     weight_files,
     whole_derivatives,
@@ -197,15 +206,20 @@ def _contracts() -> Iterator[Check]:
     yield from training_forms.training_forms()
     yield from index_forms.index_forms()
     yield from axes_of_functions.axes_of_functions()
+    yield from orders_of_axes.orders_of_axes()
+    yield from broadcast_operands.broadcast_operands()
+    yield from index_dtypes.index_dtypes()
     yield from parameter_forms.parameter_forms()
     yield from distributions.families()
     yield from crossings.crossings()
     yield from transforms.transforms()
     yield from nested_transforms.nested_transforms()
+    yield from results_of_transforms.results_of_transforms()
     yield from lowered_transforms.lowered_transforms()
     yield from collected_gradients.collected_gradients()
     yield from loops_with_state.loops_with_state()
     yield from captured_loops.captured_loops()
+    yield from near_patterns.near_patterns()
     yield from found_nans.found_nans()
     yield from host_calls.host_calls()
     yield from mapped_forms.mapped_forms()
@@ -216,6 +230,7 @@ def _contracts() -> Iterator[Check]:
     yield from drawn_histories.histories()
     yield from drawn_memory.drawn_memory()
     yield from drawn_exchange.drawn_exchange()
+    yield from host_arrays.host_arrays()
     yield from drawn_views.drawn_views()
     yield from drawn_weights.drawn_weights()
     yield from shared_memory.shared_memory()
@@ -225,8 +240,11 @@ def _contracts() -> Iterator[Check]:
     yield from drawn_files.drawn_files()
     yield from drawn_modules.drawn_modules()
     yield from layer_states.layer_states()
+    yield from evaluated_modules.evaluated_modules()
     yield from drawn_optimizers.drawn_optimizers()
     yield from nested_modes.nested_modes()
+    yield from ended_work.ended_work()
+    yield from uses_again.uses_again()
     yield from changed_settings.changed_settings()
     yield from asked_memory.asked_memory()
     yield from printed.printed()

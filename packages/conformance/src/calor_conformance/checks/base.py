@@ -59,6 +59,13 @@ class Place:
         """Return the number of something drawn, which is another one with each seed."""
         return count + 10_000 * self.seed
 
+    def tries(self, number: int, among: int) -> bool:
+        """Return whether one of many programs is tried: each where none needs a compiler.
+
+        Elsewhere it is one among some, and another one with each seed.
+        """
+        return self.plain.backend.name == "numpy" or (number + self.seed) % among == 0
+
     @property
     def flushes(self) -> frozenset[DType]:
         """The dtypes whose denormals the device declares to flush to zero."""

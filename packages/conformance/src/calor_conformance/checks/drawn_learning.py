@@ -385,11 +385,27 @@ def _not_resumed(package: Any, full: _Full, path: Path, folder: Path) -> None:
     assert all((after[n] == a).all() for n, a in weights.items()), "weights have changed"
 
 
+def _measured(rng: Rng) -> float:
+    """Return a number of an epoch, which may be none."""
+    if rng.random() < 0.25:
+        return float(rng.choice([np.nan, np.nan, np.inf, -np.inf]))
+    return float(rng.integers(0, 9))
+
+
 def _watched(package: Any, rng: Rng, place: Place) -> None:
     """Early stops, tables, losses that are not finite, and settings that are refused."""
+    for _ in range(10):
+        _stopped(package, rng)
+    _not_finite(package, rng)
+    _table(package, rng)
+    for _ in range(4):
+        _keeper(package, rng)
+
+
+def _stopped(package: Any, rng: Rng) -> None:
     direction = str(rng.choice(["min", "max"]))
     patience, delta = int(rng.integers(1, 4)), float(rng.choice([0.0, 0.5]))
-    values = [float(v) for v in rng.integers(0, 6, 9)]
+    values = [_measured(rng) for _ in range(9)]
     stopper = package.EarlyStopping("share", patience, min_delta=delta, direction=direction)
     best, waited, want = None, 0, None
     said: list[str] = []
@@ -407,7 +423,8 @@ def _watched(package: Any, rng: Rng, place: Place) -> None:
     stopper.on_fit_begin(holder)
     for number, value in enumerate(values):
         sign = 1 if direction == "max" else -1
-        if best is None or sign * (value - best) > delta:
+        # NaN is no better than anything, and nothing need be better than it.
+        if not np.isnan(value) and (best is None or sign * (value - best) > delta):
             best, waited = value, 0
         else:
             waited += 1
@@ -418,11 +435,9 @@ def _watched(package: Any, rng: Rng, place: Place) -> None:
         if waited >= patience and want is None:
             want = number
             assert len(said) == 1, f"the run goes on after {values[: number + 1]}"
-            assert f"share has not improved on {best:.6g} for {waited} epochs" == said[0], said
+            on = "a number" if best is None else f"{best:.6g}"
+            assert f"share has not improved on {on} for {waited} epochs" == said[0], said
     assert want is not None or not said, f"{said} of {values}"
-    _not_finite(package, rng)
-    _table(package, rng)
-    _keeper(package, rng)
 
 
 def _keeper(package: Any, rng: Rng) -> None:
@@ -460,10 +475,10 @@ def _keeper(package: Any, rng: Rng) -> None:
                     want.append("last.ckpt")
                     saved = holder.epoch, holder.steps
                 continue
-            value = float(rng.integers(0, 9))
+            value = _measured(rng)
             holder.epoch, holder.history = holder.epoch + 1, [{"share": value}]
             keeper.on_epoch_end(holder)
-            if monitor is not None and (best is None or value > best):
+            if monitor is not None and not np.isnan(value) and (best is None or value > best):
                 best = value
                 want.append("best.ckpt")
             if holder.epoch % epochs == 0:

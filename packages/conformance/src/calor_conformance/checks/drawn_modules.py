@@ -140,7 +140,7 @@ class _Tree:
 
     def hold(self, path: str, parameter: bool) -> Any:
         known = [t for t in self.places.values() if t.parameter]
-        if parameter and known and self.rng.random() < 0.15:
+        if parameter and known and self.rng.random() < 0.25:
             found = known[int(self.rng.integers(len(known)))]
         else:
             found = self.tensor(parameter)
@@ -222,6 +222,7 @@ class _Tree:
             first = next(p for p, other in self.places.items() if other is t)
             if n in new and first in new:
                 new[n] = new[first]
+        new = self.under_fewer_names(new)
         form = int(self.rng.integers(5))
         if form == 0 and self.snapshots:
             given, new = self.snapshots[int(self.rng.integers(len(self.snapshots)))]
@@ -243,6 +244,15 @@ class _Tree:
         assert str(report) == f"{len(new)} loaded", str(report)
         for n, a in new.items():
             self.places[n].value = a.copy()
+
+    def under_fewer_names(self, new: dict[str, Array]) -> dict[str, Array]:
+        """A state may hold a tied tensor under some of its names, as files of others do."""
+        kept = dict(new)
+        for name in [list(new)[k] for k in self.rng.permutation(len(new))]:
+            tied = [n for n in kept if self.places[n] is self.places[name]]
+            if len(tied) > 1 and self.rng.random() < 0.5:
+                del kept[name]
+        return kept
 
     def misfit(self) -> None:
         """What is missing, unexpected and misshaped is told by name, and nothing is changed."""

@@ -30,7 +30,7 @@ from .training import _RULES, PACKAGE
 CONTRACT: Final = (
     "after any history an optimizer has the state, counts and rates that it should have"
 )
-_HISTORIES, _ACTIONS = 2, 16
+_HISTORIES, _ACTIONS = 5, 16
 
 
 @dataclass(eq=False)
@@ -59,6 +59,11 @@ class _Optimizer:
         self.alike: dict[str, Any] = {
             k: first[k] for k in ("momentum", "nesterov", "dampening") if k in first
         }
+        if "dampening" in self.alike and coin(rng):
+            # The first gradient of each parameter is whole, whenever it comes.
+            self.alike = {"momentum": 0.5, "nesterov": False, "dampening": 0.3}
+        # How often a parameter has no gradient.
+        self.rare = float(rng.choice([0.2, 0.6]))
         self.names: list[str] = []
         self.stored: list[tuple[Any, list[list[_Parameter]], list[dict[str, Any]]]] = []
         self.add_to(2)
@@ -94,7 +99,9 @@ class _Optimizer:
     def step(self) -> None:
         """A step by gradients, of which some are missing."""
         gradients = [
-            None if self.rng.random() < 0.2 else np.asarray(self.rng.normal(size=p.value.shape))
+            None
+            if self.rng.random() < self.rare
+            else np.asarray(self.rng.normal(size=p.value.shape))
             for p in self.every()
         ]
         narrow = [None if g is None else g.astype(np.float32) for g in gradients]

@@ -67,7 +67,7 @@ def _views() -> str:
     return "shared" if x[0, 0].item() == 1 else "silent"
 
 
-def _seen() -> dict[str, Any]:
+def modes_seen() -> dict[str, Any]:
     """Return the modes of this thread, by what they do."""
     leaf = calor.asarray(np.ones((2, 2), np.float32), requires_grad=True)
     before = leaf.detach()
@@ -120,7 +120,7 @@ def leave(context: Any, by_error: bool) -> None:
 
 
 def _compare(thread: Worker, what: str) -> None:
-    found, wants = thread.run(_seen), thread.wants()
+    found, wants = thread.run(modes_seen), thread.wants()
     for name, want in wants.items():
         got = found[name]
         assert got == want, (
@@ -162,7 +162,7 @@ def _nest(place: Place, rng: Rng) -> None:
 
 def _seen_in_a_new_thread() -> dict[str, Any]:
     with ThreadPoolExecutor(1) as pool:
-        found: dict[str, Any] = pool.submit(_seen).result()
+        found: dict[str, Any] = pool.submit(modes_seen).result()
         return found
 
 

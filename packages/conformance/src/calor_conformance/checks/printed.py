@@ -81,11 +81,19 @@ def _tensors(place: Place) -> None:
         if learns:
             x.requires_grad = True
             marks.append("requires_grad=True")
+        # Beside usual options those at which a text begins to be another: as many elements, as
+        # wide a line.
+        near = max(array.size + int(rng.integers(-1, 2)), 0)
         options: Any = {
-            "threshold": int(rng.choice([5, 50, 1000])), "edgeitems": int(rng.integers(1, 5)),
+            "threshold": int(rng.choice([5, 50, 1000, near, near])),
+            "edgeitems": int(rng.integers(1, 5)),
             "linewidth": int(rng.choice([40, 75, 120])), "precision": int(rng.integers(2, 9)),
             "suppress": bool(rng.integers(2)), "sign": str(rng.choice(["-", " ", "+"])),
         }  # fmt: skip
+        if rng.random() < 0.4:
+            with np.printoptions(**{**options, "linewidth": 10_000}):
+                widest = max(map(len, _text(array, dtype, marks).split("\n")))
+            options["linewidth"] = max(widest + int(rng.integers(-2, 3)), 12)
         with np.printoptions(**options):
             want = _text(array, dtype, marks)
             for name, way in (("repr", repr), ("str", str), ("format", format)):
@@ -152,7 +160,7 @@ def _others(place: Place, rng: Rng) -> None:
 
 
 # Values of arguments that a constructor needs.
-_GIVEN: Final[dict[str, Any]] = {
+GIVEN: Final[dict[str, Any]] = {
     "in_features": 4, "out_features": 3, "in_channels": 4, "out_channels": 6, "kernel_size": 3,
     "num_features": 4, "normalized_shape": (4,), "num_groups": 2, "num_channels": 4,
     "num_embeddings": 5, "embedding_dim": 4, "input_size": 3, "hidden_size": 4, "output_size": 2,
@@ -200,9 +208,7 @@ def _modules(place: Place) -> None:
             rng = np.random.default_rng([place.seed, 84, number])
             kind = getattr(nn, name)
             every = inspect.signature(kind).parameters
-            needed = {
-                n: _GIVEN[n] for n, p in every.items() if p.default is p.empty and n in _GIVEN
-            }
+            needed = {n: GIVEN[n] for n, p in every.items() if p.default is p.empty and n in GIVEN}
             if name == "Fold":
                 needed["output_size"] = (4, 5)
             _line(nn, kind, needed, said.split(), "with what it needs")

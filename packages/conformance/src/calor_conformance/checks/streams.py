@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -236,6 +237,10 @@ def orders_of_words(place: Place) -> None:
     _refused(four, ValueError, "replace=True")
 
 
+class _LeftError(Exception):
+    """What ends a block before its end."""
+
+
 class _Stream:
     """A generator, and the key and number of draws that it should be at."""
 
@@ -283,9 +288,11 @@ class _Stream:
         if self.kept:
             state, key, draws = self.kept[int(rng.integers(len(self.kept)))]
             now = self.key, self.draws
-            with self.made.at(state):
+            with suppress(_LeftError), self.made.at(state):
                 self.key, self.draws = key, draws
                 self.draw(rng)
+                if rng.random() < 0.5:
+                    raise _LeftError
             self.key, self.draws = now
 
     def seed(self, rng: Rng) -> None:

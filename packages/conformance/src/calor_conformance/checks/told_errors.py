@@ -31,7 +31,7 @@ INDICES: Final = "an index out of range is told with line, call, module, index, 
 FORMS: Final = (
     "operands that do not fit are refused with the op, the module and, if asked, the line"
 )
-_PROGRAMS, _MISFITS = 24, 30
+_PROGRAMS, _MISFITS = 60, 30
 Rng = np.random.Generator
 
 
@@ -67,7 +67,10 @@ def _fault(rng: Rng, shape: tuple[int, ...]) -> _Fault:
     axis = int(rng.integers(len(shape)))
     named = axis - (len(shape) if rng.random() < 0.4 else 0)
     key = _key(rng, shape, axis)
-    match int(rng.integers(8)):
+    # Places of several axes at once, of which one is wrong.
+    places = f"calor.stack([{'i * 0, ' * axis}i], axis=-1)"
+    few = f"calor.zeros((i.shape[0], {''.join(f'{n}, ' for n in shape[axis + 1 :])}))"
+    match int(rng.integers(13)):
         case 0:
             return _Fault(f"calor.take(x, i, axis={named})", "take()", axis)
         case 1:
@@ -80,6 +83,17 @@ def _fault(rng: Rng, shape: tuple[int, ...]) -> _Fault:
             return _Fault(f"x[{key}] = 1", "x[...] = y", axis, writes=True)
         case 5:
             return _Fault("x[i]", "x[...]", 0)
+        case 6:
+            return _Fault(f"calor.gather_nd(x, {places})", "gather_nd()", axis)
+        case 7:
+            kind = str(rng.choice(["assign", "add", "max"]))
+            source = f'calor.scatter_nd(x, {places}, {few}, update="{kind}")'
+            return _Fault(source, "scatter_nd()", axis)
+        case 8:
+            source = f"calor.scatter_along_axis(x, w, calor.zeros(w.shape), axis={named})"
+            return _Fault(source, "scatter_along_axis()", axis)
+        case 9:
+            return _Fault(f"x[{'i * 0, ' * axis}i]", "x[...]", axis)
         case _:
             return _Fault(f"x[{key}]", "x[...]", axis)
 

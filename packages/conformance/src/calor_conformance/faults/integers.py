@@ -53,6 +53,12 @@ def _twice_rounded_integer(x: Array) -> Any:
     return x.astype(np.float64).astype(np.float32) if x.dtype == np.int64 else None
 
 
+def _small_twice_rounded(x: Array) -> Any:
+    import ml_dtypes
+
+    return x.astype(ml_dtypes.bfloat16) if x.dtype == np.int16 else None
+
+
 def _cut(x: Array) -> Any:
     if x.dtype != np.float32:
         return None
@@ -174,6 +180,13 @@ FAULTS = [
         "float64 to float16 goes through float32 and is rounded twice",
         changing(cast=_to(np.float16, _twice_rounded)),
         ("values/cast-halfway-to-float16/float64",),
+        ("cast",),
+    ),
+    Fault(
+        "small-integer-cast-rounds-twice",
+        "int16 becomes float8_e5m2 by way of bfloat16",
+        changing(cast=_to("float8_e5m2", _small_twice_rounded)),
+        ("values/cast-halfway-to-float8_e5m2/int16",),
         ("cast",),
     ),
     Fault(

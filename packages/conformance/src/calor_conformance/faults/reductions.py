@@ -69,6 +69,19 @@ def _nan_first(right: Function) -> Function:
     return sort
 
 
+def _complex_nan_alike(right: Function) -> Function:
+    """Take every complex number with a NaN for the same, and keep the order of those."""
+
+    def sort(x: Array, *, axis: int, descending: bool) -> Any:
+        none = np.isnan(x)
+        if x.dtype.kind != "c" or not none.any():
+            return right(x, axis=axis, descending=descending)
+        _, places = right(np.where(none, np.nan, x), axis=axis, descending=descending)
+        return np.take_along_axis(x, places, axis), places
+
+    return sort
+
+
 def _always_forwards(right: Function) -> Function:
     return lambda x, *, axis, reverse: right(x, axis=axis, reverse=False)
 
@@ -178,6 +191,13 @@ FAULTS = [
         "descending, NaN comes first",
         changing(sort=_nan_first),
         ("values/sort-special-descending/float32",),
+        ("sort",),
+    ),
+    Fault(
+        "complex-nan-alike",
+        "complex numbers with a NaN are sorted last, but not among themselves",
+        changing(sort=_complex_nan_alike),
+        ("values/sort-complex-special/complex64",),
         ("sort",),
     ),
     Fault(

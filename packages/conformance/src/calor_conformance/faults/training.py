@@ -65,6 +65,17 @@ def _without_the_last_channel(right: Function) -> Function:
     return conv
 
 
+def _past_nan(right: Function) -> Function:
+    """Read numbers alone: of a maximum, NaN is less than all others."""
+
+    def windows(g: Array, x: Array, **attributes: Any) -> Any:
+        return right(
+            g, np.where(np.isnan(x), -np.inf, x) if x.dtype.kind == "f" else x, **attributes
+        )
+
+    return windows
+
+
 FAULTS = [
     Fault(
         "weight-gradient-off",
@@ -93,6 +104,13 @@ FAULTS = [
         changing(window_gradient=_all_in_ties),
         ("values/window_gradient-max-ties/float32",),
         ("window_gradient",),
+    ),
+    Fault(
+        "window-nan-passed-over",
+        "the gradient of a window goes to its largest number, whatever else is none",
+        changing(window_gradient=_past_nan, window_pick=_past_nan),
+        ("values/window_gradient-max-several/float32", "values/window_pick-max-several/float32"),
+        ("window_gradient", "window_pick"),
     ),
     Fault(
         "second-order-off",

@@ -11,10 +11,27 @@ from typing import Any
 
 import numpy as np
 
-from calor.dtypes import DType
+from calor.dtypes import (
+    DType,
+    bfloat16,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
 
 from .domains import Shape
 from .language import Array, Domain, limits_of
+
+_SOURCES = (float32, float64, float16, bfloat16, int32, int64, uint32, uint64, int16, uint16, int8,
+            uint8)  # fmt: skip
 
 
 def halfway(target: DType, *shape: int) -> Domain:
@@ -26,6 +43,26 @@ def halfway(target: DType, *shape: int) -> Domain:
         return make(rng, dtype, target, count, rng.integers(-1, 2, count)).reshape(shape)
 
     return Domain(f"halfway({target.name})", shape, draw)
+
+
+def wider(target: DType) -> tuple[DType, ...]:
+    """Return the dtypes that hold midpoints of a floating dtype and numbers beside them."""
+    return tuple(d for d in _SOURCES if _bits(d) > _digits(target) + 2 and _reaches(d, target))
+
+
+def _bits(dtype: DType) -> int:
+    """Return the number of bits of a significand, or of a whole number."""
+    if dtype.is_integer:
+        return int(np.iinfo(dtype.numpy).max).bit_length()
+    return _digits(dtype) + 1
+
+
+def _reaches(dtype: DType, target: DType) -> bool:
+    """Return whether a floating dtype has the exponents of another."""
+    if dtype.is_integer:
+        return True
+    own, of = limits_of(dtype.numpy), limits_of(target.numpy)
+    return float(own.max) >= float(of.max) and float(own.tiny) <= float(of.tiny)
 
 
 def _exponent(number: Any) -> int:

@@ -6,7 +6,7 @@ from calor import dtypes as t
 
 from .. import oracle_casts as o
 from ..domains import any_bits, chosen, extremes, normal
-from ..halfway import halfway
+from ..halfway import halfway, wider
 from ..language import EVERY, STORAGE, Case, case
 
 
@@ -38,14 +38,8 @@ CASES: list[Case] = [
     *(
         case("cast", halfway(target, 40), dtype=target, oracle=o.cast, dtypes=sources, raw=True,
              name=f"halfway-to-{target.name}", no_gradient="differences see its steps")
-        for target, sources in [
-            (t.float32, (t.float64, t.int32, t.uint32, t.int64, t.uint64)),
-            (t.float16, (t.float32, t.float64, t.int32)),
-            (t.bfloat16, (t.float32, t.float64, t.int32, t.int64, t.uint64)),
-            (t.float64, (t.int64, t.uint64)),
-            (t.float8_e4m3fn, (t.float32, t.float64)),
-            (t.float8_e5m2, (t.float32, t.float64)),
-        ]
+        for target in (t.float32, t.float16, t.bfloat16, t.float64, t.float8_e4m3fn, t.float8_e5m2)
+        if (sources := wider(target))
     ),
     case("cast", chosen([2.5, 3.5, -2.5, 1e9, -1e9, 255.9, 256.0, -128.9, -129.0]), dtype=t.int8,
          oracle=o.cast, dtypes=(t.float32, t.float64), raw=True, name="saturates"),

@@ -12,18 +12,22 @@ from ..language import ARITHMETIC, COMPLEX, INTEGERS, REAL_FLOATS, Array, Case, 
 
 
 def _sort(x: Array, *, axis: int, descending: bool) -> tuple[Array, Array]:
-    """Sort each row by Python's stable sort; NaN comes last in both directions."""
+    """Sort each row by Python's stable sort; NaN comes last in both directions.
 
-    def key(v: Any) -> tuple[bool, Any]:
-        if v != v:
-            return True, 0
-        number = (v.real, v.imag) if isinstance(v, complex) else v
-        return False, number
+    Complex numbers with a NaN are apart by which part it is, the real one last, and then by what
+    the other part is.
+    """
+
+    def key(v: Any) -> tuple[int, Any]:
+        if not isinstance(v, complex):
+            return int(v != v), 0 if v != v else v
+        parts = [0.0 if p != p else p for p in (v.real, v.imag)]
+        return 2 * (v.real != v.real) + (v.imag != v.imag), tuple(parts)
 
     def order(a: int, b: int, row: list[Any]) -> int:
         (nan_a, p), (nan_b, q) = key(row[a]), key(row[b])
-        if nan_a or nan_b:
-            return int(nan_a) - int(nan_b)
+        if nan_a != nan_b:
+            return nan_a - nan_b
         sign = (p > q) - (p < q)
         return int(-sign if descending else sign)
 
@@ -40,6 +44,10 @@ def _sort(x: Array, *, axis: int, descending: bool) -> tuple[Array, Array]:
 _SPECIAL = chosen(
     [[np.nan, 1, -np.inf, 0.0, np.inf, -0.0], [2, np.nan, np.nan, -np.inf, 3, np.inf]]
 )
+# Every pair of parts, in an order of no rule.
+_PARTS = [np.nan, 1.0, -0.0, np.inf, 0.0, -np.inf, 2.0]
+_PAIRS = [complex(_PARTS[i * 3 % 7], _PARTS[(i * 5 + i // 7) % 7]) for i in range(49)]
+_COMPLEX = chosen([[*_PAIRS, *_PAIRS[:7]]])
 
 CASES: list[Case] = [
     case("sort", domain, axis=axis, descending=descending, oracle=_sort, dtypes=dtypes, raw=True,
@@ -55,6 +63,7 @@ CASES: list[Case] = [
         ("ties", repeated(2, 12), 1, ARITHMETIC, "at ties there is no derivative"),
         ("special", _SPECIAL, 1, REAL_FLOATS, "the numbers are not finite"),
         ("complex", repeated(2, 12), 1, COMPLEX, "at ties there is no derivative"),
+        ("complex-special", _COMPLEX, 1, COMPLEX, "the numbers are not finite"),
         ("bits", any_bits(2, 12), 1, INTEGERS, None),
         ("neighbours", neighbours(2, 12), 1, (*INTEGERS, *REAL_FLOATS), "they are too close"),
     ]

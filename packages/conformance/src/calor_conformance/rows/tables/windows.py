@@ -166,8 +166,23 @@ def _special() -> Iterator[Case]:
         yield case("window_reduce", chosen(_NONE), oracle=_wide_sum(reduced), kind=kind,
                    dtypes=REAL_FLOATS, tol=TERMS, name=f"{kind}-special",
                    no_gradient="the numbers are not finite", **geometry)  # fmt: skip
+    # Of several that are none, and of equal ones, a window takes the first.
+    plane: dict[str, Any] = {"window": (2, 3), "stride": (1, 1), "padding": ((1, 0), (0, 1)),
+                             "dilation": (1, 1)}  # fmt: skip
+    for kind in ("max", "min"):
+        common: dict[str, Any] = {
+            **plane, "kind": kind, "dtypes": REAL_FLOATS, "tol": TERMS, "name": f"{kind}-several",
+            "no_gradient": "the numbers are not finite",
+        }  # fmt: skip
+        yield case("window_pick", normal(5, 7), chosen(_SEVERAL), oracle=_pick, **common)
+        shape = _result_shape((5, 7), plane)
+        yield case("window_gradient", normal(*shape), chosen(_SEVERAL), oracle=_gradient, **common)
 
 
+_N, _I = np.nan, np.inf
+_SEVERAL = [[_N, 1.0, _N, 2.0, 2.0, -_I, -_I], [1.0, _N, _N, -_I, 0.0, -_I, -_I],
+            [_I, _I, 0.0, -0.0, 0.0, -_I, -_I], [-_I, _I, -0.0, 0.0, _N, _I, _N],
+            [3.0, 3.0, -_I, -_I, _I, _N, _N]]  # fmt: skip
 _NONE = [[1.0, np.nan, 2.0, 3.0, 4.0, 5.0], [1.0, np.inf, 2.0, -np.inf, 3.0, 4.0],
          [1e4, 1.0, -1e4, 2.0, 3.0, -2.0]]  # fmt: skip
 
