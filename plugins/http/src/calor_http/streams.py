@@ -17,6 +17,6 @@ COMMANDS: Final = 1
 PUT: Final = 2
 GET: Final = 3
 # The subprotocol of the handshake.
-PROTOCOL: Final = "calor.v1"
+PROTOCOL: Final = "calor-1"
 # So often a client hears of its server at least, while that one works for it, in seconds.
 HEARTBEAT: Final = 20.0

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from importlib.resources import files
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
@@ -23,13 +23,16 @@ from starlette.routing import Route
 from calor.backends.device import Device
 from calor.errors import ArgumentError
 from calor_http.errors import TokenExpiredError
-from calor_http.server.audit import alias
+from calor_http.server.audit import AuditLog, alias
+from calor_http.server.connections import Doors
+from calor_http.server.draining import Drain
+from calor_http.server.metrics import Metrics
 from calor_http.server.origins import check_origin
+from calor_http.server.queueing import Turns
 from calor_http.server.quotas import Account
 from calor_http.server.refusals import Refused
-
-if TYPE_CHECKING:
-    from calor_http.server.app import Server
+from calor_http.server.session import Session
+from calor_http.server.tokens import Keyring
 
 _SECURE: Final = {
     "Cache-Control": "no-store",
@@ -38,18 +41,30 @@ _SECURE: Final = {
 }
 
 
+class Observed(Protocol):
+    """What has figures: a server."""
+
+    keyring: Keyring
+    metrics: Metrics
+    audit: AuditLog
+    turns: Turns
+    doors: Doors
+    drain: Drain
+    sessions: dict[str, Session]
+
+
 class Overview:
     """What a server tells of itself.
 
     Parameters
     ----------
-    server : Server
+    server : Observed
         The server.
     devices : sequence of Device
         Its devices.
     """
 
-    def __init__(self, server: Server, devices: Sequence[Device]) -> None:
+    def __init__(self, server: Observed, devices: Sequence[Device]) -> None:
         self._server = server
         self._devices = devices
         self._began = monotonic()
