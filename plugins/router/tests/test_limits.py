@@ -375,6 +375,7 @@ def test_the_host_keeps_nothing_that_a_member_without_limit_read() -> None:
     with calor.device(device):
         x = calor.asarray(np.ones((10, 10), np.float32))
         assert [place for place, _ in x._value.buffer.places] == [-1]
+        assert device.memory.in_use == 400
         calor.eval(calor.sin(x))
         assert [place for place, _ in x._value.buffer.places] == [1]
         assert np.allclose(calor.exp(x).numpy(), np.e)

@@ -151,7 +151,9 @@ class RouterBackend(Backend):
         Where members have limits, or that one is full, it waits on the host until one reads it.
         """
         if self.rooms.limited:
-            return self.kind(HOST, HostBuffer(np.array(array, order="C", copy=True)))
+            return self.kind(
+                HOST, HostBuffer(np.array(array, order="C", copy=True), self.rooms.host)
+            )
         dtype = as_dtype(array.dtype)
         able = [n for n, m in enumerate(self.members) if m.info.dtypes.get(dtype)]
         number = able[0] if able else 0
@@ -163,7 +165,7 @@ class RouterBackend(Backend):
                 if not self.drop_copies():
                     break
         # There it waits for a program, which is cut by what there is.
-        return self.kind(HOST, HostBuffer(np.array(array, order="C", copy=True)))
+        return self.kind(HOST, HostBuffer(np.array(array, order="C", copy=True), self.rooms.host))
 
     def download(self, index: int, buffer: Any, spec: Spec) -> Array:
         """Return a copy of the value's contents."""
@@ -173,7 +175,7 @@ class RouterBackend(Backend):
         """Copy the value where it is."""
         place = buffer.home
         if place == HOST or self.rooms.limits[place] is not None:
-            return self.kind(HOST, HostBuffer(self.download(index, buffer, spec)))
+            return self.kind(HOST, HostBuffer(self.download(index, buffer, spec), self.rooms.host))
         member = self.members[place]
         inner = member.backend.copy(member.index, buffer.inner, spec, member.index)
         return self.kind(place, inner)
@@ -236,9 +238,10 @@ class RouterBackend(Backend):
         """
         figures = [member.memory for member in self.members]
         held = zip(figures, self._peaks, strict=True)
-        most = sum(f.peak if f.peak > before else f.in_use for f, before in held)
+        host = self.rooms.host.in_use
+        most = host + sum(f.peak if f.peak > before else f.in_use for f, before in held)
         self._peaks = [f.peak for f in figures]
-        in_use = sum(f.in_use for f in figures)
+        in_use = host + sum(f.in_use for f in figures)
         self._peak = max(self._peak, most, in_use)
         limits = [f.limit for f in figures if f.limit is not None]
         limit = sum(limits) if len(limits) == len(figures) else None

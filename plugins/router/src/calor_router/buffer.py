@@ -16,6 +16,15 @@ import numpy as np
 HOST: Final = -1
 
 
+class HostBytes:
+    """The bytes of a router's values on the host."""
+
+    __slots__ = ("in_use",)
+
+    def __init__(self) -> None:
+        self.in_use = 0
+
+
 class HostBuffer:
     """An array on the host that nothing else refers to.
 
@@ -23,13 +32,20 @@ class HostBuffer:
     ----------
     array : numpy.ndarray
         The contents.
+    counts : HostBytes
+        Where the bytes are counted while the buffer lives.
     """
 
-    __slots__ = ("array",)
+    __slots__ = ("array", "counts")
     exported: Final = False
 
-    def __init__(self, array: np.ndarray[Any, Any]) -> None:
+    def __init__(self, array: np.ndarray[Any, Any], counts: HostBytes) -> None:
         self.array = array
+        self.counts = counts
+        counts.in_use += array.nbytes
+
+    def __del__(self) -> None:
+        self.counts.in_use -= self.array.nbytes
 
     @property
     def nbytes(self) -> int:

@@ -16,7 +16,7 @@ import numpy as np
 
 from calor.backends.device import Device
 from calor.specs import Spec
-from calor_router.buffer import HOST, HostBuffer, RoutedBuffer
+from calor_router.buffer import HOST, HostBuffer, HostBytes, RoutedBuffer
 
 Array = np.ndarray[Any, Any]
 
@@ -45,6 +45,8 @@ class Rooms:
     ----------
     lock : threading.RLock
         Held by a call of a program that reads from or writes to a member with a limit.
+    host : HostBytes
+        The bytes of values on the host.
     """
 
     def __init__(self, backend: Owner, limits: Sequence[int | None]) -> None:
@@ -52,6 +54,7 @@ class Rooms:
         self.limits = tuple(limits)
         self.limited = any(limit is not None for limit in limits)
         self.lock = threading.RLock()
+        self.host = HostBytes()
         # The values on each member by identity, the one that was read longest ago first.
         self._there: list[OrderedDict[int, tuple[weakref.ref[Any], Spec]]] = [
             OrderedDict() for _ in limits
@@ -119,7 +122,7 @@ class Rooms:
         if buffer.home == HOST:
             buffer.without_copies()
             return
-        buffer.settle(HOST, HostBuffer(self.on_host(buffer, spec)))
+        buffer.settle(HOST, HostBuffer(self.on_host(buffer, spec), self.host))
         self._backend.count(spec.nbytes)
 
     def on_host(self, buffer: RoutedBuffer, spec: Spec) -> Array:
