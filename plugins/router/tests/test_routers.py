@@ -433,3 +433,25 @@ def _broken() -> Any:
         raise UnsupportedError("no")
 
     return run
+
+
+@pytest.mark.parametrize("limits", [(), (4000, 4000)])
+def test_control_flow_takes_numbers_of_the_host(limits: tuple[int, ...]) -> None:
+    """A loop that no member takes begins with a number that a call passes."""
+    known = NumpyBackend().table(0)
+    rest = [n for n in known if n not in {*PRODUCTS[:2], "cond", "scan", "while_loop"}]
+    device = routed(toy("products", PRODUCTS[:1]), toy("rest", rest), limits=limits)
+
+    @calor.jit
+    def powers(w: Any, start: float) -> Any:
+        def body(carry: Any) -> Any:
+            return carry[0] + 1, carry[1] @ w
+
+        return calor.while_loop(lambda carry: carry[0] < 3, body, (calor.asarray(start), w))
+
+    with calor.device(device):
+        w = calor.asarray(np.eye(3, dtype=np.float32) * 2)
+        for start in (0.0, 1.0):
+            count, made = powers(w, start)
+            assert float(count) == 3.0
+            assert np.array_equal(made.numpy(), np.eye(3) * 2 ** (4 - start))

@@ -91,8 +91,15 @@ class Flow:
             "while_loop": self._while,
             "scan": self._scan,
         }
-        made = runs[self.node.op.name](given)
         backend, specs = self.device.backend, self._graph.specs
+        # Bodies take buffers, where the program may have numbers of the host.
+        given = [
+            value
+            if isinstance(value, RoutedBuffer)
+            else backend.upload(0, np.asarray(value, specs[v].dtype.numpy))
+            for v, value in zip(self.node.inputs, given, strict=True)
+        ]
+        made = runs[self.node.op.name](given)
         taken = {id(value) for value in given}
         found: list[RoutedBuffer] = []
         for value, number in zip(made, self.node.outputs, strict=True):
