@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import warnings
+from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -310,3 +311,15 @@ def test_null_takes_composites_whole() -> None:
     claim = null.backend.claim(0, graph)
     assert claim.parts == (tuple(range(len(graph.nodes))),)
     assert not claim.reasons
+
+
+def test_a_plan_that_another_thread_dropped_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Emptied(OrderedDict[Any, Any]):
+        def popitem(self, last: bool = True) -> Any:
+            raise KeyError
+
+    device = calor.device("numpy")
+    monkeypatch.setattr(plans, "PLAN_LIMIT", 0)
+    monkeypatch.setattr(device, "plans", Emptied())
+    assert (calor.ones(7, device=device) + 3).tolist() == [4.0] * 7
+    assert len(device.plans) > 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 from calor.backends.device import Device
@@ -58,5 +59,7 @@ def plan_for(
         device.plans_made += 1
         device.plans[key] = found
         if len(device.plans) > PLAN_LIMIT:
-            device.plans.popitem(last=False)
+            # Another thread may drop the same one.
+            with suppress(KeyError):
+                device.plans.popitem(last=False)
     return found
