@@ -25,9 +25,9 @@ PROJECTS = sorted(
 # 25 kB, the thirteen ops declared by their functions 12 kB, the entries of 65 more modules 17 kB,
 # views that are written through 10 kB, other files of weights 8 kB, and memory limits, products of
 # scans and resampling 8 kB, traces for each size of code that asks for types 2 kB, gradients of
-# what is cast once, left by others or asked for through recomputation 2 kB, and values that come
-# from other backends without the host 1 kB.
-CORE_WHEEL_LIMIT = 538_000
+# what is cast once, left by others or asked for through recomputation 2 kB, values that come from
+# other backends without the host 1 kB, and tangents of loops and branches 2 kB.
+CORE_WHEEL_LIMIT = 541_000
 
 each_project = pytest.mark.parametrize("project", PROJECTS, ids=lambda path: str(path.name))
 
@@ -111,7 +111,7 @@ REQUIRED = {
     "calor-distributed": "calor",
     "calor-distributions": "calor calor-linalg calor-numerics calor-special",
     "calor-drawing": "calor",
-    "calor-http": "calor httpx msgpack starlette uvicorn",
+    "calor-http": "calor h11 httpx msgpack prometheus-client starlette uvicorn",
     "calor-linalg": "calor",
     "calor-numerics": "calor",
     "calor-router": "calor networkx",

@@ -30,6 +30,9 @@ def united(name: str, members: Sequence[Device]) -> Info:
     features["serialize"] = FULL
     elsewhere = impossible("a value may lie on any member; x.to(name) moves it to one")
     features.update(host_views=elsewhere, dlpack=elsewhere)
+    # Members round differently, and what else is in a program decides which of them runs an op.
+    if len({member.backend.name for member in members}) > 1:
+        features["mixed_rounding"] = FULL
     features["collectives"] = impossible("a router is one device; make groups of it")
     features["memory_limit"] = impossible(
         f"a router has the memory of its members: set the limit of {members[0].name}"

@@ -88,6 +88,7 @@ FEATURES: Mapping[str, str] = MappingProxyType(
         "memory_limit": "the memory limit can be set",
         "fork": "works on in a forked child process",
         "quantized_only": "runs only quantised graphs",
+        "mixed_rounding": "rounds an op in one of several ways, by the program that it is in",
         "collectives": "its devices exchange what they have by means of their own",
     }
 )

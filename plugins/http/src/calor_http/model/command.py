@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import uvicorn
 
@@ -73,7 +73,7 @@ def configured(service: Service, **options: Any) -> uvicorn.Config:
     """Return what uvicorn runs for a service: it listens, has TLS, and ends."""
     return uvicorn.Config(
         service.app,
-        http=partial(Connection, service),
+        http=cast(Any, partial(Connection, service)),
         ws="none",
         lifespan="on",
         interface="asgi3",

@@ -96,7 +96,8 @@ class GuardedProtocol(H11Protocol):  # type: ignore[misc,unused-ignore]
     @property
     def works(self) -> bool:
         """Whether a request is being answered."""
-        return self.cycle is not None and not self.cycle.response_complete
+        cycle: Any = self.cycle  # None until the first request.
+        return cycle is not None and not cycle.response_complete
 
     def connection_made(self, transport: Any) -> None:
         """Begin to wait for the head of a request."""
@@ -149,8 +150,9 @@ class GuardedProtocol(H11Protocol):  # type: ignore[misc,unused-ignore]
     def _watch(self) -> None:
         """Start or stop the time for the head of a request, by what has arrived of it."""
         # After an answer, the rest of a body that nobody wanted is no better than a slow head.
+        cycle: Any = self.cycle
         waits = not (self.works or self._handed_over) and (
-            self.cycle is None
+            cycle is None
             or self.conn.their_state is h11.SEND_BODY
             or bool(self.conn.trailing_data[0])
         )

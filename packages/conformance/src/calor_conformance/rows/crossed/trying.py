@@ -222,7 +222,9 @@ def _new(t: Any) -> Any:
     """Return the same numbers as a value that an op of the device has made."""
     if t.dtype.is_complex or t.dtype.kind == "storage":
         return t
-    return calor.maximum(t, t)
+    made = calor.maximum(t, t)
+    # The sign of a NaN that an op makes is free.
+    return calor.where(t == t, made, t) if t.dtype.is_inexact else made
 
 
 def plainer(
