@@ -15,6 +15,7 @@ import pytest
 import calor
 import calor_http
 from calor.errors import DeviceError, DeviceLostError
+from calor.random import generator
 from calor_http import LeaseLostError
 from calor_http.frames import CHUNK, pack, unpack
 from calor_http.server.limits import Limits
@@ -140,6 +141,50 @@ def test_everybody_who_waits_for_a_server_that_is_gone_learns_so(
     device.backend.synchronize(device.index)
     with pytest.raises(DeviceLostError, match="was closed"):
         held.numpy()
+
+
+def test_an_address_that_was_closed_opens_a_new_session(server: LocalServer) -> None:
+    name = f"{server.address}/numpy"
+    first = calor.device(name)
+    held = calor.asarray([1.0], device=first)
+    calor_http.close(first)
+    second = calor.device(name)
+    assert second is not first
+    assert calor.ones((2,), device=name).sum().item() == 2.0
+    with pytest.raises(DeviceLostError, match="was closed"):
+        held.numpy()
+    calor_http.close(name)
+
+
+def _drawn_through(name: str, ends: Callable[[], object]) -> list[float]:
+    """Draw two numbers through a server, whose session ends, and two afterwards."""
+    generator.default_generator.key = generator.default_generator.counter = None
+    with calor.device(name):
+        calor.random.seed(3)
+        first = calor.random.uniform((2,)).tolist()
+    ends()
+    with calor.device("numpy"):
+        return [*first, *calor.random.uniform((2,)).tolist()]
+
+
+def test_random_numbers_go_on_when_a_session_ends(server: LocalServer) -> None:
+    name = f"{server.address}/numpy"
+    drawn = _drawn_through(name, lambda: calor_http.close(name))
+    assert drawn == _drawn_through("numpy", list)
+
+
+def test_a_seed_makes_random_numbers_go_on_when_a_server_is_gone(server: LocalServer) -> None:
+    name = f"{server.address}/numpy"
+
+    def ends() -> None:
+        server.stop()
+        calor_http.close(name)
+        with pytest.raises(DeviceLostError, match="was closed"):
+            calor.random.uniform((2,), device="numpy").tolist()
+        calor.random.seed(3)
+
+    drawn = _drawn_through(name, ends)
+    assert drawn[:2] == drawn[2:]
 
 
 def test_nobody_waits_for_a_local_server_that_ended() -> None:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pluggy
 
-from calor.backends.device import Device, device_of
+from calor.backends.device import Device, device_of, known_devices
 from calor.backends.protocol import Backend
 from calor.collecting import collecting_later
 from calor.errors import CalorError, DeviceError, PluginError
@@ -90,6 +90,14 @@ class Registry:
             with self._lock, collecting_later():
                 found = self._devices[text] = self._open(text)
         return found
+
+    def forget(self, backend: Backend) -> None:
+        """Let the names of an ended backend's devices be opened anew."""
+        with self._lock:
+            for text, device in list(self._devices.items()):
+                if device.backend is backend:
+                    del self._devices[text]
+                    known_devices.pop((id(backend), device.index), None)
 
     def backend(self, name: str) -> Backend:
         """Return the backend of that name, made the first time; errors as :meth:`device`."""

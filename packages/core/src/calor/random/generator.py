@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from calor import dtypes
+from calor.backends.protocol import Backend
 from calor.device_selection import as_device, current_device
-from calor.errors import ArgumentError, ShapeError
+from calor.errors import ArgumentError, DeviceLostError, ShapeError
 from calor.functions.arguments import integer
 from calor.functions.conversion import to_device
 from calor.functions.creation import asarray
@@ -120,9 +121,12 @@ class Generator(Stateful):
         """
         self._ready()
         self.initial = integer(number, "the seed")
-        device = self.counter.device
-        self.key._rebind(asarray(key_words(number), device=device))
-        self.counter._rebind(asarray(np.zeros(4, np.uint32), device=device))
+        key = key_words(number)
+
+        def made(device: Any) -> Iterator[Tensor]:
+            return (asarray(words, device=device) for words in (key, np.zeros(4, np.uint32)))
+
+        self._take(made)
 
     @property
     def state(self) -> tuple[Any, Any]:
@@ -139,8 +143,19 @@ class Generator(Stateful):
             What the property ``state`` gave: key and counter.
         """
         self._ready()
-        self.key._rebind(to_device(state[0], self.key.device))
-        self.counter._rebind(to_device(state[1], self.counter.device))
+        self._take(lambda device: (to_device(words, device) for words in state))
+
+    def _take(self, made: Callable[[Any], Iterable[Tensor]]) -> None:
+        """Take another state, where the present one is; if that was lost, on the current device."""
+        held = (self.key, self.counter)
+        try:
+            for old, new in zip(held, made(self.counter.device), strict=True):
+                old._rebind(new)
+        except DeviceLostError:
+            if self.place is not None:
+                raise
+            for old, new in zip(held, made(current_device()), strict=True):
+                old._value = new._value
 
     @contextlib.contextmanager
     def at(self, state: tuple[Any, Any]) -> Iterator[None]:
@@ -260,6 +275,16 @@ class Generator(Stateful):
 
 default_generator = Generator.deferred(0)
 followers.append(default_generator)
+
+
+def leave(backend: Backend) -> None:
+    """Move the global generator's state to the host, if it is on a backend that is to end."""
+    held = (default_generator.key, default_generator.counter)
+    if held[1] is None or held[1].device.backend is not backend:
+        return
+    with contextlib.suppress(DeviceLostError):
+        for old, new in zip(held, [to_device(words, "numpy") for words in held], strict=True):
+            old._value = new._value
 
 
 def seed(number: int) -> None:

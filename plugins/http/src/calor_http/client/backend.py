@@ -25,6 +25,8 @@ from calor.dtypes import as_dtype
 from calor.errors import DeviceError, OutOfMemoryError, ProtocolError
 from calor.graph.file import load, save
 from calor.graph.graph import Graph
+from calor.plugins.discovery import registry
+from calor.random.generator import leave
 from calor.specs import Spec
 from calor.units import bytes_text
 from calor_http.client.buffer import RemoteBuffer
@@ -45,6 +47,8 @@ Array = np.ndarray[Any, Any]
 def open_remote(text: str) -> Device:
     """Return the device of ``https://HOST:PORT/NAME``; without a name, the server's first.
 
+    A server whose session was closed gets a new one.
+
     Raises
     ------
     DeviceError
@@ -62,7 +66,7 @@ def open_remote(text: str) -> Device:
     base = f"{url.scheme}://{url.netloc.decode()}"
     with _lock:
         backend = _opened.get(base)
-        if backend is None:
+        if backend is None or backend.requests.closed:
             backend = _opened[base] = RemoteBackend(base)
     return device_of(backend, backend.find(url.path.strip("/")))
 
@@ -72,7 +76,7 @@ def end_session(base: str) -> None:
     with _lock:
         backend = _opened.get(base)
     if backend is not None:
-        backend.close()
+        backend.end()
 
 
 class RemoteBackend(Backend):
@@ -304,6 +308,13 @@ class RemoteBackend(Backend):
     def deserialize(self, index: int, data: bytes) -> Executable:
         """Let the server compile a stored graph."""
         return self.compile(index, load(data))
+
+    def end(self) -> None:
+        """End the session in a program that goes on: its random numbers go on, too."""
+        if not self.requests.closed:
+            leave(self)
+        registry.forget(self)
+        self.close()
 
     def close(self) -> None:
         """End the session; the server frees what this client has."""

@@ -47,7 +47,8 @@ def close(device: Any) -> None:
     """End this program's session with a server, which frees what the program has there.
 
     What is queued is sent before. Nobody waits for the server afterwards, as `calor.synchronize`
-    and `calor.timeit` do for all devices, and its devices cannot be used any more.
+    and `calor.timeit` do for all devices, and its devices cannot be used any more. The same address
+    opens a new session, with devices of its own.
 
     Parameters
     ----------
@@ -70,7 +71,7 @@ def close(device: Any) -> None:
     ...     close(device)
     [1.0, 1.0]
     """
-    _remote(device).close()
+    _remote(device).end()
 
 
 def _remote(device: Any) -> RemoteBackend:
