@@ -300,6 +300,33 @@ def quantized_only(place: Place) -> None:
     assert error is not None or not kind.is_inexact, f"{kind.name} computes: it is held back"
 
 
+@contract("an op has the same bits in every program, unless mixed_rounding is declared")
+def mixed_rounding(place: Place) -> None:
+    draws = np.random.default_rng([place.seed, 97])
+    x, y = (calor.asarray(plain_array(draws.uniform(0.5, 2.0, 301))) for _ in "xy")
+    functions: list[Callable[[Any, Any], Any]] = [
+        lambda x, y: x * y,
+        lambda x, y: x / y,
+        lambda x, y: x * y + y,
+        lambda x, y: (x - y) * (x - y) - x,
+        lambda x, y: calor.exp(x),
+        lambda x, y: calor.tanh(x),
+        lambda x, y: calor.sqrt(x),
+        lambda x, y: calor.sin(x) * y,
+    ]
+    alone = [place.call(function, x, y).numpy() for function in functions]
+    beside = place.call(lambda x, y: [f(x, y) for f in functions] + [(x * y).sum()], x, y)
+    spread = 16 * float(np.finfo(alone[0].dtype).eps)
+    bound = spread if place.plain.info.feature("mixed_rounding") else 0.0
+    for n, (a, b) in enumerate(zip(alone, beside, strict=False)):
+        apart = np.abs(a - b.numpy()).max() / np.abs(a).max()
+        assert apart <= bound, (
+            f"program {n} of one output and the same computation in a program of "
+            f"{len(beside)} outputs differ by {apart:.1e} of the largest number; keep each op's "
+            f"rounding, or declare mixed_rounding"
+        )
+
+
 @contract("synchronize waits and returns; so it does when nothing was submitted", looks=False)
 def synchronize(place: Place) -> None:
     calor.synchronize(place.device)
