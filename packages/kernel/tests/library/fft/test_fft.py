@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import calor
 from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.library.fft import lowering, modes_fuser
 from calor_kernel.runtime.backend import KernelBackend
@@ -25,10 +26,26 @@ SHAPES = [
 EPS = {"c64": 1.2e-7, "c128": 2.3e-16}
 
 
-@pytest.fixture(scope="module", params=["one unit", "many units"])
+INFOS = {"one unit": ONE_UNIT, "many units": MANY_UNITS}
+
+
+@pytest.fixture(scope="module", params=INFOS)
 def backend(request):
-    info = {"one unit": ONE_UNIT, "many units": MANY_UNITS}[request.param]
-    return KernelBackend("lanes", lambda index: LanesDevice(info))
+    return KernelBackend("lanes", lambda index: LanesDevice(INFOS[request.param]))
+
+
+@pytest.fixture(params=INFOS)
+def without_products(request, monkeypatch):
+    """Return a backend that knows no plan with a product, and makes none."""
+    monkeypatch.setattr(modes_fuser, "_pays", lambda *given: False)
+    return KernelBackend("lanes", lambda index: LanesDevice(INFOS[request.param]))
+
+
+@pytest.fixture(params=INFOS)
+def with_products(request, monkeypatch):
+    """Return a backend that makes a product of each transform along one axis."""
+    monkeypatch.setattr(modes_fuser, "_pays", lambda *given: True)
+    return KernelBackend("lanes", lambda index: LanesDevice(INFOS[request.param]))
 
 
 def expected(x, shape, axes, kind):
@@ -69,13 +86,16 @@ def test_lengths(backend, length, kind):
     check(backend, (2, length), (1,), kind, "c64")
 
 
-@pytest.mark.parametrize("info", [ONE_UNIT, MANY_UNITS], ids=["one unit", "many units"])
 @pytest.mark.parametrize("shape", [(2, 34, 1), (2, 17, 3)], ids=str)
 @pytest.mark.parametrize("kind", ["forward", "inverse", "r2c", "c2r"])
-def test_large_primes_are_convolutions_where_no_product_is_sooner(monkeypatch, info, shape, kind):
-    monkeypatch.setattr(modes_fuser, "_pays", lambda *given: False)
-    alone = KernelBackend("lanes", lambda index: LanesDevice(info))
-    check(alone, shape, (1,), kind, "c64")
+def test_large_primes_are_convolutions_where_no_product_is_sooner(without_products, shape, kind):
+    check(without_products, shape, (1,), kind, "c64")
+
+
+@pytest.mark.parametrize("shape", [(3, 1), (3, 2), (3, 40), (2, 1, 5), (2, 40, 5)], ids=str)
+@pytest.mark.parametrize("kind", ["forward", "inverse", "r2c", "c2r"])
+def test_products_in_place_of_transforms(with_products, shape, kind):
+    check(with_products, shape, (1,), kind, "c64")
 
 
 @pytest.mark.parametrize(("shape", "axes"), SHAPES, ids=str)
@@ -128,8 +148,7 @@ def test_double(backend, length, kind):
     ("shape", "axis"), [((18, 16), 1), ((18, 15), 1), ((2, 12, 19), 1), ((30, 9, 2), 1)], ids=str
 )
 @pytest.mark.parametrize("kind", ["r2c", "c2r"])
-def test_transforms_of_a_batch_do_not_see_each_other(monkeypatch, backend, shape, axis, kind):
-    monkeypatch.setattr(modes_fuser, "_pays", lambda *given: False)
+def test_transforms_of_a_batch_do_not_see_each_other(without_products, shape, axis, kind):
     rng = np.random.default_rng(6)
     given = [n // 2 + 1 if kind == "c2r" and a == axis else n for a, n in enumerate(shape)]
     x = rng.standard_normal(given) + (1j * rng.standard_normal(given) if kind == "c2r" else 0)
@@ -139,7 +158,7 @@ def test_transforms_of_a_batch_do_not_see_each_other(monkeypatch, backend, shape
     broken = tuple(n - 1 for n in shape[:axis]), tuple(0 for _ in shape[axis + 1 :])
     x[(*broken[0], 1, *broken[1])] = np.nan
     attributes = {"kind": kind, "axes": (axis,), "length": shape[axis]}
-    (found,), _ = run_op(backend, "fft", [x], attributes)
+    (found,), _ = run_op(without_products, "fft", [x], attributes)
     wide = x.astype(np.complex128 if kind == "c2r" else np.float64)
     wanted = expected(wide, shape, (axis,), kind)
     lost = np.zeros(found.shape, bool)
@@ -150,20 +169,59 @@ def test_transforms_of_a_batch_do_not_see_each_other(monkeypatch, backend, shape
     assert error.max() <= 6 * EPS["c64"]
 
 
-@pytest.mark.parametrize("shape", [(2, 16), (2, 15), (17, 16), (2, 8, 3)], ids=str)
-def test_bins_that_are_their_own_mirror_image_have_no_imaginary_part(monkeypatch, backend, shape):
-    monkeypatch.setattr(modes_fuser, "_pays", lambda *given: False)
+LONE = pytest.mark.parametrize(
+    "shape",
+    [(2, 1), (2, 2), (2, 16), (2, 15), (17, 16), (2, 1, 3), (2, 2, 3), (2, 8, 3), (2, 9, 3)],
+    ids=str,
+)
+
+
+@LONE
+def test_bins_that_are_their_own_mirror_image_have_no_imaginary_part(without_products, shape):
+    check_lone_bins(without_products, shape)
+
+
+@LONE
+def test_products_read_no_imaginary_part_of_such_bins(with_products, shape):
+    check_lone_bins(with_products, shape)
+
+
+def check_lone_bins(backend, shape):
     rng = np.random.default_rng(7)
     given = (shape[0], shape[1] // 2 + 1, *shape[2:])
     x = (rng.standard_normal(given) + 1j * rng.standard_normal(given)).astype("c8")
     attributes = {"kind": "c2r", "axes": (1,), "length": shape[1]}
-    x.imag[:, 0] = 0.0
-    if shape[1] % 2 == 0:
-        x.imag[:, -1] = 0.0
+    lone = [0, shape[1] // 2] if shape[1] % 2 == 0 else [0]
+    x.imag[:, lone] = 0.0
     (wanted,), _ = run_op(backend, "fft", [x], attributes)
     for value in (1e30, np.nan, np.inf):
-        x.imag[:, 0] = value
-        if shape[1] % 2 == 0:
-            x.imag[:, -1] = value
+        x.imag[:, lone] = value
         (found,), _ = run_op(backend, "fft", [x], attributes)
         np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("inner", [(), (3,)], ids=str)
+@pytest.mark.parametrize(("low", "count"), [(0, 1), (0, 3), (2, 3), (6, 3)])
+@pytest.mark.parametrize("length", [15, 16])
+def test_few_modes_read_no_imaginary_part_of_such_bins(with_products, inner, low, count, length):
+    """Bins that padding puts in place are known by their place in the transform."""
+    bins = length // 2 + 1
+    count = min(count, bins - low)
+    rng = np.random.default_rng(8)
+    x = rng.standard_normal((2, count, *inner)) + 1j * rng.standard_normal((2, count, *inner))
+    place = range(low, low + count)
+    x.imag[:, [i for i, k in enumerate(place) if k == 0 or 2 * k == length]] = np.nan
+    x = x.astype("c8")
+    around = [(0, 0), (low, bins - low - count), *[(0, 0)] * len(inner)]
+
+    def run(x):
+        return calor.fft.irfft(calor.pad(x, around), n=length, axis=1)
+
+    with calor.device("numpy"):
+        graph = calor.trace(run, calor.asarray(x))
+    executable = with_products.compile(0, graph)
+    assert modes_fuser.MODES in [task.op for task in executable.draft.tasks]
+    (made,) = executable([with_products.upload(0, x)])
+    found = with_products.download(0, made, graph.output_specs[0])
+    wanted = np.fft.irfft(np.pad(x, around), length, axis=1)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)

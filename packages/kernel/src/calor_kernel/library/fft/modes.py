@@ -3,7 +3,8 @@
 Requirements: along the last axis the product is a real one, of the numbers of an operand's elements
 by those of the result's, and products do the work. Along another axis vectors run along the axes
 inside, and a unit has some bins of each. The matrix holds the factor and the weights of the bins,
-and is computed once.
+and is computed once. Of a bin that is its own mirror image the imaginary part is not read: a weight
+of zero would make NaN of one that is not finite.
 """
 
 from __future__ import annotations
@@ -17,10 +18,20 @@ from calor.dtypes import DType, complex64, complex128, float32, float64
 from calor_kernel import language as kl
 from calor_kernel.contract.choices import greatest, spec_of
 from calor_kernel.contract.launching import Bound, Effort, Grid, Typed, launch
-from calor_kernel.contract.work import Input, Output, Refusal, Request, View, Work
+from calor_kernel.contract.work import Argument, Input, Output, Refusal, Request, View, Work
 from calor_kernel.library.copying.transfer import index_of
+from calor_kernel.library.elementwise.operations import Expression, Step
 from calor_kernel.library.fft.kernels import along, turn_of
-from calor_kernel.library.fft.step_layout import Read, RowLayout, Rows, Storage, Vectors, Written
+from calor_kernel.library.fft.step_layout import (
+    Read,
+    RowLayout,
+    Rows,
+    Storage,
+    Vectors,
+    Written,
+    own_mirror_image,
+)
+from calor_kernel.library.matmul.product_chain import PRODUCT_CHAIN
 from calor_kernel.library.steps import Steps
 
 # Bins of a unit, and the vectors of a cube of one.
@@ -86,7 +97,7 @@ def mode_matrix(
         real, imaginary = turn_of(element * (over.first + k) % n, n, table.dtype)
         factor = kl.splat(scale, 1)
         if form.halved:
-            lone = (element == 0) | (2 * element == n)
+            lone = own_mirror_image(element, n)
             factor = kl.select(lone, factor, 2 * factor)
         real, imaginary = real * factor, imaginary * (-factor if form.inverse else factor)
         if form.bins > 0:
@@ -114,11 +125,16 @@ def mode_columns(
     table: kl.In,
     over: Rows[kl.Number],
     kept: kl.Size,
+    low: kl.Size,
+    length: kl.Size,
     *,
     vectors: Vectors,
     form: MatrixForm,
 ) -> None:
-    """Compute bins of a vector of transforms that lie beside each other, from all elements."""
+    """Compute bins of a vector of transforms that lie beside each other, from all elements.
+
+    Those are elements from ``low`` on, of transforms of ``length``.
+    """
     inner, width, bins, dtype = over.inner, vectors.width, form.bins, table.dtype
     loads = RowLayout(source, Storage("pairs" if form.reads else "real"), over.n, inner)
     stores = RowLayout(target, Storage("pairs" if form.writes else "real"), kept, inner)
@@ -132,6 +148,9 @@ def mode_columns(
         sums = kl.registers((bins, 2), dtype, width)
         for j in kl.loop_range(over.n):
             real, imaginary = loads.load(base, j * inner + t, width, inside)
+            if form.halved:
+                lone = kl.splat(own_mirror_image(low + j, length), width)
+                imaginary = kl.select(lone, 0.0, imaginary)
             at = 2 * (j * (blocks * bins) + first)
             for b in range(bins):
                 c, s = table[at + 2 * b], table[at + 2 * b + 1]
@@ -166,7 +185,8 @@ def lower_modes(request: Request) -> Sequence[Work] | Refusal:
     inner = prod(x.shape[axis + 1 :])
     rows = prod(x.shape[:axis])
     plan = _Modes(request, said, form, part)
-    if inner == 1:
+    # A transform of the first bin alone has no product.
+    if inner == 1 and plan.numbers()[1] > plan.numbers()[0]:
         plan.product(rows)
     else:
         plan.columns(rows, inner)
@@ -202,22 +222,39 @@ class _Modes(Steps):
         self.launches.append(replace(made, prepares=True))
         return table
 
+    def numbers(self) -> tuple[int, int]:
+        """Return the first and the last of an operand's numbers of a transform in its product.
+
+        The first bin of a halved transform is beside it, and the last one may be real.
+        """
+        low, high = self.said["given"]
+        first, last = 0, self.given * (1 + self.form.reads)
+        if self.form.halved:
+            first = 2 if low == 0 else 0
+            last -= 1 if 2 * (high - 1) == self.said["length"] else 0
+        return first, last
+
     def product(self, rows: int) -> None:
         """Add a real product along the last axis."""
         request, form = self.request, self.form
         (x,), part = request.inputs, self.part
         before, after = self.given * (1 + form.reads), self.kept * (1 + form.writes)
         table = self.matrix(form, before, after)
-        source = View((rows, before), (before, 1), part, x.offset * (1 + form.reads))
-        matrix = View((before, after), (after, 1), part)
-        said = {"contract": ((1,), (0,)), "batch": ((), ()), "dtype": part}
-        self.include(
-            request,
-            "dot_general",
-            said,
-            [(source, Input(0)), (matrix, table.place)],
-            [(spec_of((rows, after), part), Output(0))],
-        )
+        first, last = self.numbers()
+        base = x.offset * (1 + form.reads)
+        source = View((rows, last - first), (before, 1), part, base + first)
+        matrix = View((last - first, after), (after, 1), part, first * after)
+        operands: list[tuple[View, Argument]] = [(source, Input(0)), (matrix, table.place)]
+        op, said = "dot_general", {"contract": ((1,), (0,)), "batch": ((), ()), "dtype": part}
+        result = spec_of((rows, after), part)
+        if first:
+            op = PRODUCT_CHAIN
+            said |= {"product": result, "expression": _beside(part), "operands": ((2, ()), (3, ()))}
+            operands += [
+                (View((rows, after), (before, 0), part, base), Input(0)),
+                (View((rows, after), (0, 1), part), table.place),
+            ]
+        self.include(request, op, said, operands, [(result, Output(0))])
 
     def columns(self, rows: int, inner: int) -> None:
         """Add a launch with vectors along the axes inside."""
@@ -250,6 +287,13 @@ class _Modes(Steps):
             table=table,
             over=Rows(rows, self.given, inner),
             kept=self.kept,
+            low=self.said["given"][0],
+            length=self.said["length"],
             vectors=Vectors(width, share),
             form=form,
         )
+
+
+def _beside(part: DType) -> Expression:
+    """Return a product plus the first bin, which is an operand, by its turns."""
+    return Expression((part,) * 3, (Step("mul", (1, 2), part), Step("add", (0, 3), part)), (4,))

@@ -20,6 +20,11 @@ M = TypeVar("M")
 N = TypeVar("N")
 
 
+def own_mirror_image(k: kl.Number, n: kl.Number) -> kl.Mask:
+    """Return whether a bin of real elements stands for itself alone, and has no imaginary part."""
+    return (k == 0) | (2 * k == n)
+
+
 @dataclass(frozen=True, slots=True)
 class Read(Generic[M]):
     """The memory of complex numbers that a kernel reads; ``second`` is for the form "apart"."""
@@ -124,7 +129,7 @@ class RowLayout:
         indices = at + kl.constant(tuple(range(width)), at.dtype) if width > 1 else at
         frequency, rest = indices // self.inner, indices % self.inner
         after = 2 * frequency > self.length
-        lone = (frequency == 0) | (2 * frequency == self.length)
+        lone = own_mirror_image(frequency, self.length)
         frequency = kl.select(after, self.length - frequency, frequency)
         real, imaginary = load_each(self.memory, base + frequency * self.inner + rest, mask)
         imaginary = kl.select(after, -imaginary, imaginary)

@@ -16,7 +16,7 @@ from calor.dtypes import DType
 from calor_kernel import language as kl
 from calor_kernel.library.fft.codelets import Pair, multiply, transform
 from calor_kernel.library.fft.kernels import along, in_octant, ratio, small_turn
-from calor_kernel.library.fft.step_layout import Read, Storage, Written
+from calor_kernel.library.fft.step_layout import Read, Storage, Written, own_mirror_image
 from calor_kernel.library.fft.tile_sides import LaneCounts, Lanes, Mode, Side, Steps
 
 N = TypeVar("N")
@@ -69,7 +69,7 @@ class Bins:
             tile.put(k, value)
             return
         # The first and the middle bin have no imaginary part.
-        lone = kl.splat((k == 0) | (2 * k == self.n), tile.lanes)
+        lone = kl.splat(own_mirror_image(k, self.n), tile.lanes)
         imaginary = kl.select(lone, 0.0, value[1])
         tile.put(k, side.storage.exchanged((value[0], imaginary)))
         tile.put(self.n - k, side.storage.exchanged((value[0], -imaginary)))
