@@ -241,6 +241,40 @@ def test_a_scheme_makes_devices_from_texts(distribution: Any, registry: Registry
         registry.backend("orbit")
 
 
+WAITING = """
+    from calor.backends.null import NullBackend
+    from calor.backends.device import device_of
+    from calor.plugins import hookimpl
+
+    asked = []
+
+    def make(text):
+        # As a device of a server does whose threads open others meanwhile.
+        for ask in asked:
+            ask()
+        return device_of(NullBackend(), 0)
+
+    @hookimpl
+    def calor_device_schemes():
+        return {"orbit:": make}
+"""
+
+
+def test_opening_a_device_may_wait_for_threads_that_open_others(
+    distribution: Any, registry: Registry
+) -> None:
+    distribution("calor-orbit", {"orbit": "fake_orbit"}, {"fake_orbit": WAITING})
+    distribution("calor-chains", {"fuser.chains": "fake_chains"}, {"fake_chains": FUSER})
+    assert registry.is_scheme("orbit")
+    with ThreadPoolExecutor(1) as pool:
+        asked = sys.modules["fake_orbit"].asked
+        asked.append(lambda: pool.submit(registry.fusers).result(60))
+        asked.append(lambda: pool.submit(registry.device, "numpy").result(60))
+        found = registry.device("orbit:high")
+    assert found.name == "null:0"
+    assert registry.device("orbit:high") is found
+
+
 FUSER = """
     from calor.plugins import hookimpl
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -26,6 +25,7 @@ from calor.dtypes import as_dtype
 from calor.errors import ArgumentError, DeviceError, OutOfMemoryError, UnsupportedError
 from calor.graph.file import load, save
 from calor.graph.graph import Graph
+from calor.made_once import MadeOnce
 from calor.plugins.discovery import get_device
 from calor.specs import Spec
 from calor.units import bytes_of
@@ -40,8 +40,9 @@ from calor_router.speeds import measure
 SCHEME: Final = "router:"
 # A member's name, and the most bytes that are in use on it.
 _WRITTEN: Final = re.compile(r"([^\[\]]*)(?:\[([^\[\]]*)\])?")
-_opened: dict[tuple[tuple[Device, ...], tuple[int | None, ...]], RouterBackend] = {}
-_lock = threading.Lock()
+_opened: Final[MadeOnce[tuple[tuple[Device, ...], tuple[int | None, ...]], RouterBackend]] = (
+    MadeOnce()
+)
 
 Array = np.ndarray[Any, Any]
 
@@ -70,14 +71,14 @@ def open_router(text: str) -> Device:
     if twice:
         raise DeviceError(f'"{text}" names {twice[0]} twice; a device is a member once')
     limits = tuple(_limit(text, size) for _, size in found)
-    with _lock:
-        backend = _opened.get((members, limits))
-        if backend is None:
-            backend = RouterBackend(members, limits)
-            # Measured now, so that no program is charged for what the measuring takes.
-            measure(members, limits)
-            _opened[members, limits] = backend
-    return backend.device
+
+    def opened() -> RouterBackend:
+        backend = RouterBackend(members, limits)
+        # Measured now, so that no program is charged for what the measuring takes.
+        measure(members, limits)
+        return backend
+
+    return _opened.of((members, limits), opened).device
 
 
 def _limit(text: str, size: str | None) -> int | None:

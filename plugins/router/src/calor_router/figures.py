@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -13,9 +12,10 @@ from typing import Final
 
 import calor
 from calor.cache import cache_directory, keeps
+from calor.made_once import MadeOnce
 
-_known: Final[dict[tuple[str, ...], tuple[float, ...]]] = {}
-_measuring = threading.RLock()
+# A member may be a router too, of a server of this process, which measures its own members.
+_known: Final[MadeOnce[tuple[str, ...], tuple[float, ...]]] = MadeOnce()
 
 
 def kept(name: Sequence[str], measure: Callable[[], tuple[float, ...]]) -> tuple[float, ...]:
@@ -34,11 +34,7 @@ def kept(name: Sequence[str], measure: Callable[[], tuple[float, ...]]) -> tuple
         The figures.
     """
     key = (calor.__version__, *name)
-    with _measuring:
-        found = _known.get(key)
-        if found is None:
-            found = _known[key] = _stored(key) or _store(key, measure())
-        return found
+    return _known.of(key, lambda: _stored(key) or _store(key, measure()))
 
 
 def _path(key: tuple[str, ...]) -> Path:

@@ -19,6 +19,7 @@ from calor.backends.device import Device, device_of, known_devices
 from calor.backends.protocol import Backend
 from calor.collecting import collecting_later
 from calor.errors import CalorError, DeviceError, PluginError
+from calor.made_once import MadeOnce
 from calor.plugins import core, hooks
 from calor.plugins.entries import Entry, scan
 from calor.plugins.extras import advice
@@ -46,7 +47,8 @@ class Registry:
         # Name to (what was registered, who registered it), for each kind.
         self._registered: dict[str, dict[str, tuple[Any, str]]] = {kind: {} for kind in HOOKS}
         self._backends: dict[str, Backend] = {}
-        self._devices: dict[str, Device] = {}
+        # Opening a device may wait for other threads, so it holds no lock but that of its text.
+        self._devices: MadeOnce[str, Device] = MadeOnce()
         self._loaded: set[str] = set()
         self._warned: set[str] = set()
         self.unlock()
@@ -54,6 +56,7 @@ class Registry:
     def unlock(self) -> None:
         """Start with a new lock; a forked child may have inherited one that nobody will free."""
         self._lock = threading.RLock()
+        self._devices.unlock()
 
     @property
     def entries(self) -> Mapping[str, list[Entry]]:
@@ -87,17 +90,16 @@ class Registry:
             )
         found = self._devices.get(text)
         if found is None:
-            with self._lock, collecting_later():
-                found = self._devices[text] = self._open(text)
+            with collecting_later():
+                found = self._devices.of(text, lambda: self._open(text))
         return found
 
     def forget(self, backend: Backend) -> None:
         """Let the names of an ended backend's devices be opened anew."""
-        with self._lock:
-            for text, device in list(self._devices.items()):
-                if device.backend is backend:
-                    del self._devices[text]
-                    known_devices.pop((id(backend), device.index), None)
+        for text, device in self._devices.items():
+            if device.backend is backend:
+                self._devices.forget(text, device)
+                known_devices.pop((id(backend), device.index), None)
 
     def backend(self, name: str) -> Backend:
         """Return the backend of that name, made the first time; errors as :meth:`device`."""
@@ -152,10 +154,11 @@ class Registry:
 
     def _open(self, text: str) -> Device:
         kind, _, rest = text.partition(":")
-        self._provide(kind)
+        with self._lock:
+            self._provide(kind)
         if kind in self._registered["backend"] and (not rest or rest.isdecimal()):
             return device_of(self.backend(kind), int(rest or 0))
-        schemes = self._registered["scheme"]
+        schemes = dict(self._registered["scheme"])
         fitting = [prefix for prefix in schemes if text.startswith(prefix)]
         if not fitting:
             known = [f"{prefix}…" for prefix in schemes if prefix.startswith(f"{kind}:")]

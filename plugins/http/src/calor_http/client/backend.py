@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import threading
 import weakref
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -25,6 +24,7 @@ from calor.dtypes import as_dtype
 from calor.errors import DeviceError, OutOfMemoryError, ProtocolError
 from calor.graph.file import load, save
 from calor.graph.graph import Graph
+from calor.made_once import MadeOnce
 from calor.plugins.discovery import registry
 from calor.random.generator import leave
 from calor.specs import Spec
@@ -38,8 +38,8 @@ from calor_http.connection import Connection
 from calor_http.described import decode_claim, decode_info, digest_of
 from calor_http.frames import CHUNK
 
-_opened: dict[str, RemoteBackend] = {}
-_lock = threading.Lock()
+# A server that does not answer keeps nobody from opening another one.
+_opened: Final[MadeOnce[str, RemoteBackend]] = MadeOnce()
 _SMALL: Final = CHUNK // 4
 Array = np.ndarray[Any, Any]
 
@@ -64,17 +64,16 @@ def open_remote(text: str) -> Device:
             "or a file, and is no part of the address"
         )
     base = f"{url.scheme}://{url.netloc.decode()}"
-    with _lock:
-        backend = _opened.get(base)
-        if backend is None or backend.requests.closed:
-            backend = _opened[base] = RemoteBackend(base)
+    known = _opened.get(base)
+    if known is not None and known.requests.closed:
+        _opened.forget(base, known)
+    backend = _opened.of(base, lambda: RemoteBackend(base))
     return device_of(backend, backend.find(url.path.strip("/")))
 
 
 def end_session(base: str) -> None:
     """End this process's session with a server, if it has one."""
-    with _lock:
-        backend = _opened.get(base)
+    backend = _opened.get(base)
     if backend is not None:
         backend.end()
 
