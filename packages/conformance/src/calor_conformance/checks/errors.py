@@ -203,7 +203,13 @@ def singular_matrix(place: Place) -> None:
     if any(i in reasons for i in solves):
         assert not np.isfinite(calor.linalg.solve(a, b).numpy()).any()
         return
-    error = raised(lambda: calor.linalg.solve(a, b).numpy())
+    x = calor.linalg.solve(a, b)
+    if place.plain.info.feature("mixed_rounding"):
+        # One of the ways in which it computes an op may be the decomposition.
+        with suppress(LinearAlgebraError):
+            assert not np.isfinite(x.numpy()).any()
+        return
+    error = raised(x.numpy)
     assert isinstance(error, LinearAlgebraError), repr(error)
 
 
