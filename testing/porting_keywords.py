@@ -56,6 +56,8 @@ LOWER = "np.tril(np.ones((2, 2), bool))"
 PADDED = "nn.{}Attention(2, 1, bias=False, batch_first=True)(z, z, z, {})"
 PADDED = f"(lambda made: made[0] if isinstance(made, tuple) else made)({PADDED})"
 ENCODED = "0 * nn.TransformerEncoderLayer(2, 1, 4, 0.0, batch_first=True)(z, {})"
+DECODED = "0 * nn.TransformerDecoderLayer(2, 1, 4, 0.0, batch_first=True)(z, z, {})"
+BOTH = "0 * nn.Transformer(2, 1, 1, 1, 4, 0.0, batch_first=True)(z, z, {})"
 ROWS = (
     Keyword(
         "dim", "t", "F.sum(x, dim=0)", "calor.sum(x, dim=0)", "calor.sum(x, axis=0)", "x.sum(0)"
@@ -405,6 +407,118 @@ ROWS = (
         ENCODED.format("src_key_padding_mask=p"),
         ENCODED.format("src_key_padding_mask=p"),
         ENCODED.format("key_mask=~p"),
+        "np.zeros((1, 2, 2))",
+    ),
+    Keyword(
+        "src_mask",
+        "t",
+        ENCODED.format("src_mask=~m"),
+        ENCODED.format("src_mask=~m"),
+        ENCODED.format("mask=m"),
+        "np.zeros((1, 2, 2))",
+    ),
+    Keyword(
+        "src_mask",
+        "t",
+        BOTH.format("src_mask=~m"),
+        BOTH.format("src_mask=~m"),
+        BOTH.format("source_mask=m"),
+        "np.zeros((1, 2, 2))",
+    ),
+    Keyword(
+        "tgt_mask",
+        "t",
+        DECODED.format("tgt_mask=~m"),
+        DECODED.format("tgt_mask=~m"),
+        DECODED.format("mask=m"),
+        "np.zeros((1, 2, 2))",
+    ),
+    Keyword(
+        "tgt_mask",
+        "t",
+        BOTH.format("tgt_mask=~m"),
+        BOTH.format("tgt_mask=~m"),
+        BOTH.format("target_mask=m"),
+        "np.zeros((1, 2, 2))",
+    ),
+    Keyword(
+        "tgt_key_padding_mask",
+        "t",
+        DECODED.format("tgt_key_padding_mask=p"),
+        DECODED.format("tgt_key_padding_mask=p"),
+        DECODED.format("key_mask=~p"),
+        "np.zeros((1, 2, 2))",
+    ),
+    Keyword(
+        "tgt_key_padding_mask",
+        "t",
+        BOTH.format("tgt_key_padding_mask=p"),
+        BOTH.format("tgt_key_padding_mask=p"),
+        BOTH.format("target_key_mask=~p"),
+        "np.zeros((1, 2, 2))",
+    ),
+    Keyword(
+        "memory_key_padding_mask",
+        "t",
+        DECODED.format("memory_key_padding_mask=p"),
+        DECODED.format("memory_key_padding_mask=p"),
+        DECODED.format("memory_key_mask=~p"),
+        "np.zeros((1, 2, 2))",
+    ),
+    Keyword(
+        "memory_key_padding_mask",
+        "t",
+        BOTH.format("memory_key_padding_mask=p"),
+        BOTH.format("memory_key_padding_mask=p"),
+        BOTH.format("memory_key_mask=~p"),
+        "np.zeros((1, 2, 2))",
+    ),
+    Keyword(
+        "src_key_padding_mask",
+        "t",
+        BOTH.format("src_key_padding_mask=p"),
+        BOTH.format("src_key_padding_mask=p"),
+        BOTH.format("source_key_mask=~p"),
+        "np.zeros((1, 2, 2))",
+    ),
+    Keyword(
+        "src_is_causal",
+        "t",
+        BOTH.format("src_mask=~m, src_is_causal=True"),
+        BOTH.format("src_is_causal=True"),
+        BOTH.format("source_causal=True"),
+        "np.zeros((1, 2, 2))",
+    ),
+    Keyword(
+        "tgt_is_causal",
+        "t",
+        DECODED.format("tgt_mask=~m, tgt_is_causal=True"),
+        DECODED.format("tgt_is_causal=True"),
+        DECODED.format("causal=True"),
+        "np.zeros((1, 2, 2))",
+    ),
+    Keyword(
+        "tgt_is_causal",
+        "t",
+        BOTH.format("tgt_mask=~m, tgt_is_causal=True"),
+        BOTH.format("tgt_is_causal=True"),
+        BOTH.format("target_causal=True"),
+        "np.zeros((1, 2, 2))",
+    ),
+    Keyword(
+        "memory_is_causal",
+        "t",
+        DECODED.format("memory_mask=~m, memory_is_causal=True"),
+        DECODED.format("memory_is_causal=True"),
+        DECODED.format("memory_causal=True"),
+        "np.zeros((1, 2, 2))",
+    ),
+    Keyword(
+        "memory_is_causal",
+        "t",
+        BOTH.format("memory_mask=~m, memory_is_causal=True"),
+        BOTH.format("memory_is_causal=True"),
+        BOTH.format("memory_causal=True"),
         "np.zeros((1, 2, 2))",
     ),
 )

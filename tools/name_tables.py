@@ -6,7 +6,7 @@ They are made from the table that the errors of calor are made from.
 import sys
 from collections.abc import Iterator, Sequence
 
-from calor.migration import ADVICE, KEYWORDS, METHODS, NAMES, Row
+from calor.migration import ADVICE, KEYWORDS, MASKS, METHODS, NAMES, Row, mask_advice
 
 FRAMEWORKS = {"torch": "PyTorch", "numpy": "NumPy", "jax": "JAX"}
 # Whose keyword arguments these are, by the letters of the other tables.
@@ -24,12 +24,15 @@ WHOSE_KEYWORDS = {
     "newshape": "n",
     "diagonal": "t",
     "is_causal": "t",
+    "src_is_causal": "t",
+    "tgt_is_causal": "t",
+    "memory_is_causal": "t",
     "dropout_p": "t",
     "shifts": "t",
     "kind": "n",
 }
 WHOSE_ADVICE = {
-    "attn_mask": "t", "key_padding_mask": "t", "inplace": "t", "size_average": "t", "reduce": "t",
+    "inplace": "t", "size_average": "t", "reduce": "t",
     "dtype": "t", "memory_format": "t", "non_blocking": "t", "enable_gqa": "t", "where": "nj",
     "initial": "nj", "order": "n", "overwrite_input": "n",
 }  # fmt: skip
@@ -46,7 +49,13 @@ def markdown(framework: str) -> str:
         ),
     ]
     keywords = [(f"{k}=", f"{KEYWORDS[k][0]}=") for k, w in WHOSE_KEYWORDS.items() if letter in w]
-    advice = [(f"{k}=", ADVICE[k]) for k, w in WHOSE_ADVICE.items() if letter in w]
+    masks = MASKS if letter == "t" else {}
+    advice = [
+        # Attention itself takes numbers to add; modules that are made of it do not.
+        (f"{k}=", str(mask_advice(k, [ours[0], "bias"] if ours == ("mask",) else ours[:1])))
+        for k, ours in masks.items()
+    ]
+    advice += [(f"{k}=", ADVICE[k]) for k, w in WHOSE_ADVICE.items() if letter in w]
     if keywords:
         parts.append(table((f"{title}, keyword", "calor"), keywords))
     if advice:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .names import Table, c, linalg, renamed, same
+from .names import Table, c, linalg, nn, renamed, same
 
 
 def _sizes(size: tuple[Any, ...]) -> tuple[int, ...]:
@@ -192,16 +192,13 @@ TABLE: Table = {
     "unfold_copy": lambda input, dimension, size, step: c.unfold(
         input, axis=dimension, size=size, step=step
     ),
-    "constant_pad_nd": lambda input, pad, value=0: _pad(input, pad, "constant", value),
-    "nn.functional.pad/constant": lambda input, pad, mode="constant", value=None: _pad(
-        input, pad, mode, value or 0
-    ),
-    "nn.functional.pad/reflect": lambda input, pad, mode, value=None: _pad(input, pad, mode),
-    "nn.functional.pad/replicate": lambda input, pad, mode, value=None: _pad(input, pad, "edge"),
-    "nn.functional.pad/replicate_negative": lambda input, pad, mode, value=None: _pad(
-        input, pad, "edge"
-    ),
-    "nn.functional.pad/circular": lambda input, pad, mode, value=None: _pad(input, pad, "wrap"),
+    "constant_pad_nd": lambda input, pad, value=0: nn.pad(input, pad, "constant", value),
+    **{
+        f"nn.functional.pad/{mode}": lambda input, pad, mode="constant", value=None: nn.pad(
+            input, pad, mode, value
+        )
+        for mode in ("constant", "reflect", "replicate", "replicate_negative", "circular")
+    },
 }  # fmt: skip
 
 
@@ -211,23 +208,6 @@ def _squeeze(input: Any, dim: Any) -> Any:
     axes = tuple(dim) if isinstance(dim, (list, tuple)) else (dim,)
     kept = tuple(a for a in axes if input.ndim and input.shape[a] == 1)
     return c.squeeze(input, axis=kept) if kept else input
-
-
-def _pad(input: Any, pad: Any, mode: str, value: Any = 0) -> Any:
-    pairs = [tuple(pad[i : i + 2]) for i in range(0, len(pad), 2)][::-1]
-    width = [(0, 0)] * (input.ndim - len(pairs)) + pairs
-    if mode == "wrap" and any(a < 0 or b < 0 for a, b in width):
-        # What is left after cropping is repeated; edges are those from before.
-        input = input[tuple(slice(max(-a, 0), n - max(-b, 0))
-                            for (a, b), n in zip(width, input.shape, strict=True))]  # fmt: skip
-        width = [(max(a, 0), max(b, 0)) for a, b in width]
-    more = [(max(a, 0), max(b, 0)) for a, b in width]
-    made = c.pad(input, more, value=value) if mode == "constant" else c.pad(input, more, mode=mode)
-    # A negative width crops.
-    cut = tuple(
-        slice(max(-a, 0), n - max(-b, 0)) for (a, b), n in zip(width, made.shape, strict=True)
-    )
-    return made[cut] if any(a < 0 or b < 0 for a, b in width) else made
 
 
 def _chunk_cat(tensors: Any, dim: int, chunks: int) -> Any:

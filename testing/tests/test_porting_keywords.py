@@ -7,7 +7,7 @@ import pytest
 import calor
 import porting_keywords
 from calor import nn
-from calor.migration import ADVICE, KEYWORDS
+from calor.migration import ADVICE, KEYWORDS, MASKS
 from calor_nn.migration import METHODS
 from porting_keywords import Keyword, Moved
 from porting_rows import same
@@ -20,6 +20,12 @@ def test_a_keyword_gets_the_hint_and_what_it_says_gives_the_same(row: Keyword) -
     hint = str(caught.value).partition(f"{row.keyword!r}")[2] or str(caught.value)
     if row.keyword in ADVICE:
         assert hint.endswith(ADVICE[row.keyword])
+    elif row.keyword in MASKS:
+        said = re.search(r"in calor it is (\w+)=, which is True where ", hint)
+        assert said is not None, hint
+        assert said[1] in MASKS[row.keyword]
+        # Numbers are another argument, which the hint names as well.
+        assert f"{said[1]}=" in row.right or ("bias=" in row.right and hint.endswith("bias="))
     else:
         said = re.search(r"in calor (?:it is (\w+)=|(\w+) is given by position)$", hint)
         assert said is not None, hint
@@ -28,8 +34,15 @@ def test_a_keyword_gets_the_hint_and_what_it_says_gives_the_same(row: Keyword) -
     assert same(porting_keywords.written(row.right), porting_keywords.oracle(row))
 
 
+def test_the_hint_is_that_of_the_keyword_which_the_error_names() -> None:
+    with pytest.raises(TypeError, match=r"argument 'inplace'; .* so leave it out"):
+        nn.functional.relu(calor.ones((2,)), unheard=1, inplace=True)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"argument 'unheard'$"):
+        nn.functional.relu(calor.ones((2,)), unheard=1)  # type: ignore[call-arg]
+
+
 def test_every_keyword_is_run() -> None:
-    assert {row.keyword for row in porting_keywords.ROWS} == {*KEYWORDS, *ADVICE}
+    assert {row.keyword for row in porting_keywords.ROWS} == {*KEYWORDS, *MASKS, *ADVICE}
 
 
 @pytest.mark.parametrize("moved", porting_keywords.MODULES, ids=lambda moved: moved.name)

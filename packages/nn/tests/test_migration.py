@@ -34,6 +34,41 @@ def test_calor_says_where_the_functions_are() -> None:
     assert all(hasattr(functional, name) for name in functional.__all__)
 
 
+MODULES = [
+    kind
+    for kind in vars(nn).values()
+    if isinstance(kind, type) and issubclass(kind, nn.Module) and kind is not nn.Identity
+]
+
+
+@pytest.mark.parametrize("kind", MODULES, ids=lambda kind: kind.__name__)
+def test_a_module_refuses_an_argument_that_it_does_not_know(kind: type) -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'banana'"):
+        kind(banana=1)
+
+
+def test_modules_and_functions_that_are_done_in_place_elsewhere_say_what_to_write() -> None:
+    x = calor.ones((2, 2))
+    makes = [nn.ReLU, nn.ReLU6, nn.SiLU, nn.Hardswish, nn.Hardtanh, nn.LeakyReLU, nn.Dropout]
+    calls = [functional.relu, functional.elu, functional.silu, functional.hard_swish]
+    for make in makes:
+        with pytest.raises(TypeError, match=f"^{make.__name__}.* 'inplace'; .* so leave it out"):
+            make(inplace=True)
+    for call in (*calls, functional.leaky_relu, functional.dropout, functional.selu):
+        with pytest.raises(TypeError, match=f"^{call.__name__}.* 'inplace'; .* so leave it out"):
+            call(x, inplace=True)
+
+
+def test_a_class_without_init_takes_no_arguments() -> None:
+    class Mine(nn.Module):
+        pass
+
+    with pytest.raises(TypeError, match=r"^Mine\(\) takes no arguments$"):
+        Mine(3)
+    assert isinstance(Mine(), Mine)
+    assert nn.Identity(54, unused=0.1)(3) == 3
+
+
 def test_wrong_keywords_say_the_right_one() -> None:
     x = calor.ones((2, 2))
     for call in (functional.glu, functional.normalize, functional.softmax):

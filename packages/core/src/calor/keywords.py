@@ -38,21 +38,26 @@ def explained(function: FunctionType) -> Callable[..., Any]:
     return call
 
 
-def explain(names: MutableMapping[str, Any], home: str = "calor.functions.") -> None:
+def explain(
+    names: MutableMapping[str, Any], home: str = "calor.functions.", every: bool = False
+) -> None:
     """Complete the errors of the functions among the names, here and in their modules.
 
-    Their modules are those whose names begin with ``home``.
+    Their modules are those whose names begin with ``home``. ``every`` function is wrapped, or those
+    with a parameter that others name differently.
     """
     for name, value in list(names.items()):
-        if _is_renamed(value) and value.__module__.startswith(home):
+        told = isinstance(value, FunctionType) if every else _is_renamed(value)
+        if told and value.__module__.startswith(home):
             names[name] = made = explained(value)
             setattr(sys.modules[value.__module__], value.__name__, made)
 
 
-def explain_methods(kind: type) -> None:
-    """Complete the errors of the methods that a class defines."""
+def explain_methods(kind: type, made: bool = False) -> None:
+    """Complete the errors of the methods that a class defines; ``made``: of making one, too."""
     for name, value in list(vars(kind).items()):
-        if _is_renamed(value):
+        of_making = made and name == "__init__" and isinstance(value, FunctionType)
+        if of_making or _is_renamed(value):
             setattr(kind, name, explained(value))
 
 

@@ -7,6 +7,7 @@ here is loaded until a name is missing.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
@@ -357,20 +358,27 @@ KEYWORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "approximation": ("approximate",),
     "rng": ("generator",),
     "is_causal": ("causal",),
+    "src_is_causal": ("source_causal", "causal"),
+    "tgt_is_causal": ("target_causal", "causal"),
+    "memory_is_causal": ("memory_causal",),
     "dropout_p": ("dropout",),
     "shifts": ("shift",),
     "dimension": ("axis",),
 }
+# Masks of attention; calor's are tried in order.
+MASKS: Final[Mapping[str, tuple[str, ...]]] = {
+    "attn_mask": ("mask",),
+    "src_mask": ("source_mask", "mask"),
+    "tgt_mask": ("target_mask", "mask"),
+    "key_padding_mask": ("key_mask",),
+    "src_key_padding_mask": ("source_key_mask", "key_mask"),
+    "tgt_key_padding_mask": ("target_key_mask", "key_mask"),
+    "memory_key_padding_mask": ("memory_key_mask",),
+}
 # Keyword arguments without a counterpart, and what to do instead.
 ADVICE: Final[Mapping[str, str]] = {
-    "attn_mask": "in calor it is mask=, which is True where a query may attend to a key; numbers "
-    "to add are bias=",
-    "key_padding_mask": "in calor it is key_mask=, which is True where a key may be attended to: "
-    "key_mask=~key_padding_mask",
-    "src_key_padding_mask": "in calor it is key_mask=, which is True where a key may be attended "
-    "to: key_mask=~src_key_padding_mask",
     "seed": "in calor it is key=calor.random.key(seed)",
-    "inplace": "results are new tensors: write x = f(x)",
+    "inplace": "results are new tensors, so leave it out: x = f(x)",
     "where": "select first: calor.where(mask, x, neutral)",
     "initial": "join it afterwards: calor.maximum(result, initial), result + initial",
     "order": "tensors are dense and row-major, so leave it out",
@@ -414,6 +422,27 @@ def numpy_function(name: str) -> TypeError:
     return TypeError(f"np.{name} does not take a tensor: {write}give it x.numpy()")
 
 
+def arguments_of_none(kind: type, keywords: Mapping[str, Any]) -> TypeError:
+    """Return the error for arguments of a class that takes none."""
+    name = next(iter(keywords), None)
+    if name is None:
+        return TypeError(f"{kind.__name__}() takes no arguments")
+    hint = f"; {ADVICE[name]}" if name in ADVICE else ""
+    return TypeError(f"{kind.__name__}() got an unexpected keyword argument {name!r}{hint}")
+
+
+def mask_advice(theirs: str, accepted: Sequence[str]) -> str | None:
+    """Return how a function with these parameters takes a mask of attention, if it does."""
+    ours = next((name for name in MASKS.get(theirs, ()) if name in accepted), None)
+    if ours is None:
+        return None
+    if ours.endswith("key_mask"):
+        where = "which is True where a key may be attended to"
+        return f"in calor it is {ours}=, {where}: {ours}=~{theirs}"
+    bias = "; numbers to add are bias=" if "bias" in accepted else ""
+    return f"in calor it is {ours}=, which is True where a query may attend to a key{bias}"
+
+
 def wrong_call(
     function: FunctionType,
     accepted: Sequence[str],
@@ -438,14 +467,17 @@ def wrong_call(
         return TypeError(f"{text}; results are new tensors, so there is no out=")
     for theirs in keywords:
         if theirs not in accepted:
+            # Python names the first keyword only.
+            text = re.sub(r"(unexpected keyword argument) '.*'$", rf"\1 {theirs!r}", text)
+            advice = mask_advice(theirs, accepted) or ADVICE.get(theirs)
             ours = next((n for n in KEYWORDS.get(theirs, ()) if n in accepted), None)
             positional_only = function.__code__.co_posonlyargcount
             if ours in accepted[:positional_only]:
                 return TypeError(f"{text}; in calor {ours} is given by position")
             if ours is not None:
                 return TypeError(f"{text}; in calor it is {ours}=")
-            if theirs in ADVICE:
-                return TypeError(f"{text}; {ADVICE[theirs]}")
+            if advice is not None:
+                return TypeError(f"{text}; {advice}")
     if "shape" in accepted and positional and all(type(n) is int for n in positional):
         # Numbers alone are printed: a traced tensor has no text.
         sizes = ", ".join(map(repr, positional))

@@ -270,7 +270,7 @@ __all__ = [
 _KINDS = [found for found in vars().values() if isinstance(found, type)]
 for _kind in {inside for found in _KINDS for inside in found.__mro__}:
     if _kind.__module__.startswith("calor_nn."):
-        _explain_methods(_kind)
+        _explain_methods(_kind, made=issubclass(_kind, Module))
 
 if not TYPE_CHECKING:
     # Hidden from type checkers, for which a module with __getattr__ has every attribute.

@@ -174,6 +174,11 @@ class Bilinear(Module):
 class Identity(Module):
     """A layer that returns its input.
 
+    Parameters
+    ----------
+    *args, **kwargs : Any
+        Whatever the layer takes in whose place it is; ignored.
+
     Examples
     --------
     >>> import calor
@@ -181,6 +186,9 @@ class Identity(Module):
     >>> nn.Identity()(calor.ones(2)).tolist()
     [1.0, 1.0]
     """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        pass
 
     def forward(self, x: Any) -> Any:
         """Return x.

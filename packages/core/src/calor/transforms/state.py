@@ -114,6 +114,11 @@ class Stateful:
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Make the object and start counting its assignments."""
+        if (args or kwargs) and cls.__init__ is object.__init__:
+            # Python itself refuses arguments that nobody takes only for a class without __new__.
+            from calor.migration import arguments_of_none
+
+            raise arguments_of_none(cls, kwargs)
         made = object.__new__(cls)
         object.__setattr__(made, "_version", 0)
         object.__setattr__(made, "_exchanged", (-1, -1))

@@ -14,7 +14,6 @@ from calor import (
     gelu,
     leaky_relu,
     log_softmax,
-    pad,
     relu,
     sigmoid,
     silu,
@@ -23,6 +22,7 @@ from calor import (
     tanh,
 )
 from calor.keywords import explain as _explain
+from calor.keywords import explained as _explained
 from calor_nn.functional.activation import (
     celu,
     glu,
@@ -100,6 +100,7 @@ from calor_nn.functional.norm import (
     local_response_norm,
     rms_norm,
 )
+from calor_nn.functional.padding import pad
 from calor_nn.functional.pool import (
     avg_pool1d,
     avg_pool2d,
@@ -243,4 +244,6 @@ if not TYPE_CHECKING:
         raise missing(__name__, name)
 
 
-_explain(globals(), "calor_nn.functional.")
+_explain(globals(), "calor_nn.functional.", every=True)
+# PyTorch's have inplace=.
+relu, silu, elu, leaky_relu = map(_explained, (relu, silu, elu, leaky_relu))

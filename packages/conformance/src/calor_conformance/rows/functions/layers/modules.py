@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..drawing import Arguments, Rng, coin, different, floats
+from ..drawing import Arguments, Rng, a_shape, coin, different, floats
 from . import images, neural, sequences, windows
 from .language import Function, Row
 
@@ -75,8 +75,16 @@ def _named(rows: list[Row]) -> dict[str, Row]:
     return {row.label: row for row in rows}
 
 
+def _bordered(rng: Rng) -> Arguments:
+    shape = a_shape(rng, 1)
+    wide = [tuple(pair) for pair in rng.integers(0, 3, (len(shape), 2)).tolist()]
+    return [floats(rng, shape), wide], {"value": float(rng.integers(-3, 4))}
+
+
 _FUNCTIONS: Final = {
     **_named(neural.ROWS), **_named(windows.ROWS), **_named(images.ROWS), **_named(sequences.ROWS),
+    "pairs": Row("pad", _bordered, lambda x, wide, value: np.pad(x, wide, constant_values=value),
+        smooth=True),
 }  # fmt: skip
 # The function of each module that has no weights, how many operands it has, the names of what
 # follows these, and the names of options that the module calls otherwise.
@@ -91,7 +99,7 @@ _PLAIN: Final[dict[str, tuple[str, int, tuple[str, ...], dict[str, str]]]] = {
         ("LogSoftmax", "log_softmax"), ("GLU", "glu"), ("GELU", "gelu"),
         ("LocalResponseNorm", "local_response_norm"), ("ChannelShuffle", "channel_shuffle"),
         ("PixelShuffle", "pixel_shuffle"), ("PixelUnshuffle", "pixel_unshuffle"),
-        ("Unfold", "im2col"), ("Fold", "col2im"), ("Pad", "pad"))},
+        ("Unfold", "im2col"), ("Fold", "col2im"), ("Pad", "pairs"))},
     "Hardtanh": ("hard_tanh", 1, (), {"min_value": "min_val", "max_value": "max_val"}),
     "Hardshrink": ("hard_shrink", 1, (), {"threshold": "lambd"}),
     "Softshrink": ("soft_shrink", 1, (), {"threshold": "lambd"}),

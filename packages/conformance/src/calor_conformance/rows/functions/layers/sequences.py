@@ -364,12 +364,6 @@ def _of(draw: Callable[[Rng], Arguments], **more: Any) -> dict[str, Any]:
     return {"draw": draw, "without": _SAME, "moves": True, "smooth": True, **more}
 
 
-def _bordered(rng: Rng) -> Arguments:
-    shape = a_shape(rng, 1)
-    wide = [tuple(pair) for pair in rng.integers(0, 3, (len(shape), 2)).tolist()]
-    return [floats(rng, shape), wide], {"value": float(rng.integers(-3, 4))}
-
-
 ROWS: Final[list[Row]] = [
     Row("embedding_bag", meaning=_embedding_bag, **_of(_bags, least=14)),
     Row("ctc_loss", meaning=_ctc_loss, **_of(_alignments, near=1e-4)),
@@ -386,8 +380,6 @@ ROWS: Final[list[Row]] = [
             math.erf, otypes=[float])(x / math.sqrt(2))) if approximate == "none" else 0.5 * x * (
             1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))), without=_SAME,
         smooth=True),
-    Row("pad", _bordered, lambda x, wide, value: np.pad(x, wide, constant_values=value),
-        without=_SAME, smooth=True),
     _random("dropout"), _random("channel_dropout", whole=True), _random("alpha_dropout"),
     _random("feature_alpha_dropout", whole=True),
     Row("rrelu", _leaking, _leaks, call=_of_leaks, without=f"{_SAME} ties large", near=0.05),

@@ -439,9 +439,38 @@ def _of_rank(rank: int) -> list[Row]:
     return rows
 
 
+def _bordered(rng: Rng) -> Arguments:
+    x = floats(rng, tuple(rng.integers(1, 6, rng.integers(1, 4)).tolist()))
+    mode = str(rng.choice(("constant", "reflect", "replicate", "circular")))
+    # The last axis first. An axis is cropped by one on each side at most.
+    axes = x.shape[::-1][: rng.integers(1, x.ndim + 1)]
+    ends = [int(end) for n in axes for end in rng.integers(-1 if n > 2 else 0, n, 2)]
+    return [x, ends, mode], {}
+
+
+def _borders(x: Array, ends: Sequence[int], mode: str) -> Array:
+    for axis, (low, high) in enumerate(zip(ends[::2], ends[1::2], strict=True)):
+        n = x.shape[-1 - axis]
+        at = np.arange(-low, n + high)
+        outside = (at < 0) | (at >= n)
+        first, left = max(-low, 0), n + min(low, 0) + min(high, 0)
+        found = {
+            "constant": np.clip(at, 0, n - 1),
+            "reflect": n - 1 - np.abs(n - 1 - np.abs(at)),
+            "replicate": np.clip(at, 0, n - 1),
+            "circular": (at - first) % left + first,
+        }[mode]
+        x = np.moveaxis(np.take(x, found, -1 - axis), -1 - axis, -1)
+        if mode == "constant":
+            x[..., outside] = 0
+        x = np.moveaxis(x, -1, -1 - axis)
+    return x
+
+
 ROWS: Final[list[Row]] = [
     *(row for rank in (1, 2, 3) for row in _of_rank(rank)),
     Row("im2col", _columns, _im2col, without=_SAME, smooth=True),
     Row("col2im", _of_columns, _col2im, without=f"{_SAME} nan infinite", moves=True, smooth=True),
+    Row("pad", _bordered, _borders, without=_SAME, smooth=True),
     Row("max_unpool", _unpooled, _max_unpool, without=_SAME, smooth=True),
 ]  # fmt: skip
