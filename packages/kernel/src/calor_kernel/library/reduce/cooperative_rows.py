@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from calor_kernel.contract.choices import exceeds
+from calor_kernel.contract.choices import choice, exceeds
 from calor_kernel.library.elementwise.operations import ROWS, Step
 from calor_kernel.library.reduce.job import Problem
 from calor_kernel.library.reduce.program import Program
@@ -43,6 +43,7 @@ def read_again(problem: Problem) -> bool:
     return exceeds(row, cache // _BESIDE) and not exceeds(row, cache)
 
 
+@choice(low=1)
 def lines_of(most: int, count: int) -> int:
     """Return how many of ``count`` lines a team sees at the same time, a power of two."""
     lines = 1
