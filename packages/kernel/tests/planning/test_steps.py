@@ -107,9 +107,10 @@ def test_a_carry_that_is_a_stacked_result_is_written_once(device, chunk, length,
         for seed in range(12):
             start, rows = numbers(1, width, seed=seed), numbers(length, 1, width, seed=-seed % 7)
             (*found, last) = jitted(held, calor.asarray(start), calor.asarray(rows))
-            want = unrolled(weights, start, rows, reverse)
+            want = unrolled(*(a.astype(np.float64) for a in (weights, start, rows)), reverse)
+            # Sums of sums of several units are rounded as such, where they are near zero too.
             for one, other in zip((*found, *last), want, strict=True):
-                np.testing.assert_allclose(one.numpy(), other, rtol=1e-5, atol=1e-6)
+                np.testing.assert_allclose(one.numpy(), other, rtol=1e-5, atol=1e-5)
         plan = jitted.programs[0].executable
         flow = next(runner for *_, runner in plan.stages if hasattr(runner, "steps"))
         labels = [one.launch.label for one in flow.steps.plan.base.recording.launches[0]]

@@ -43,6 +43,7 @@ ALONE = [
         ((1, 3, 4, 6, 7), (4, 3, 3, 3, 2), (2, 1, 1), (ONE,) * 3, (1,) * 3, 1),
     ),
     ("conv_input_gradient", ((1, 1, 50), (4, 1, 10), (5,), ((0, 0),), (1,), 1)),
+    ("conv_input_gradient", ((1, 4, 9, 6, 7), (5, 4, 3, 3, 3), (2, 2, 2), (ONE,) * 3, (1,) * 3, 1)),
 ]
 # Windows that do not overlap, as patches.
 PATCHES = [
@@ -62,7 +63,10 @@ PATCHES = [
     # Groups, and windows that overlap.
     ("conv_input_gradient", ((2, 6, 13, 11), (4, 3, 5, 5), (5, 5), (NONE, ONE), ONE, 2)),
     ("conv_input_gradient", ((1, 17, 11, 17), (6, 17, 4, 5), (2, 3), (ONE, (2, 2)), ONE, 1)),
-    ("conv_input_gradient", ((1, 4, 9, 6, 7), (5, 4, 3, 3, 3), (2, 2, 2), (ONE,) * 3, (1,) * 3, 1)),
+    (
+        "conv_input_gradient",
+        ((1, 12, 9, 6, 7), (5, 12, 3, 3, 3), (2, 2, 2), (ONE,) * 3, (1,) * 3, 1),
+    ),
 ]
 # Many pixels of few channels: sums in parts.
 PARTED = ((8, 2, 40, 33), (4, 1, 3, 3), ONE, (ONE, ONE), ONE, 2)

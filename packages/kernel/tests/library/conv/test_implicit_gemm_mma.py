@@ -232,7 +232,7 @@ def test_few_filters_of_one_tap_are_products_in_place(op, dtype, filters, monkey
 # Images of which many share what is turned, few places of all of them, and one image.
 TURNED = {
     ((3, 68, 12, 16), (72, 68, 1, 1)): ["matmul boxes 64x64 tf32"],
-    ((2, 72, 16, 16), (64, 72, 1, 1)): ["matmul fragments 64x64 tf32"],
+    ((2, 72, 16, 16), (64, 72, 1, 1)): ["matmul boxes 64x64 tf32"],
     ((1, 64, 24, 24), (64, 64, 1, 1)): ["matmul boxes 64x64 tf32"],
 }
 

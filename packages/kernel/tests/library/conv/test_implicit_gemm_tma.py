@@ -88,7 +88,7 @@ FIRST = {
     (32, 64, 56, 256, 1, 1): "product, turned transposed boxes",
     (32, 256, 14, 1024, 1, 1): "product, turned transposed boxes",
     (32, 1024, 14, 256, 1, 1): "product, turned transposed boxes",
-    (1, 256, 14, 1024, 1, 1): "product, fragments",
+    (1, 256, 14, 1024, 1, 1): "product, transposed boxes 64x64x32 by 256 in 16 in 4 parts",
     (32, 128, 56, 128, 3, 2): "phases 128x(1x7x28) by 384",
     (32, 256, 28, 256, 3, 2): "phases 128x(1x14x14) by 384",
     (32, 512, 14, 512, 3, 2): "phases 128x(2x7x7) by 384",
