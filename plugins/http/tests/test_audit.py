@@ -124,6 +124,67 @@ def test_strangers_fill_no_log_and_a_full_disk_stops_nobody(
     full.close()
 
 
+@pytest.mark.skipif(os.name != "posix", reason="files have no such modes here")
+def test_a_file_that_is_rotated_while_the_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "audit.jsonl"
+    log = AuditLog(path)
+    log.write("open", "anna", "here", "done")
+    room = [10]
+    write = os.write
+
+    def little(file: int, data: bytes) -> int:
+        """Take what fits, as a disk does that gets full."""
+        if not room:
+            return write(file, data)
+        if room[0] == 0:
+            raise OSError(28, "No space left on device")
+        done = write(file, data[: room[0]])
+        room[0] -= done
+        return done
+
+    monkeypatch.setattr(os, "write", little)
+    for _ in range(3):
+        log.write("full", "anna", "here", "done")
+    assert log.lost == 3
+    # No line is there in part.
+    assert [line["what"] for line in lines(path)] == ["open"]
+    path.rename(tmp_path / "audit.1")
+    log.write("rotated", "anna", "here", "done")
+    assert log.lost == 4
+    room.clear()
+    log.write("again", "anna", "here", "done")
+    assert [line["what"] for line in lines(path)] == ["again"]
+    assert path.stat().st_mode & 0o077 == 0
+
+    # Where the folder is gone, nothing can be opened, and requests go on.
+    folder = tmp_path / "away"
+    folder.mkdir()
+    away = AuditLog(folder / "audit.jsonl")
+    (folder / "audit.jsonl").unlink()
+    folder.rmdir()
+    away.write("lost", "anna", "here", "done")
+    assert away.lost == 1
+    folder.mkdir()
+    away.write("back", "anna", "here", "done")
+    assert [line["what"] for line in lines(folder / "audit.jsonl")] == ["back"]
+    log.close()
+    away.close()
+
+
+def test_half_a_line_of_a_killed_server_spoils_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    path.write_text('{"what":"whole"}\n{"what":"ha')
+    log = AuditLog(path)
+    log.write("open", "anna", "here", "done")
+    log.close()
+    whole, half, after = path.read_text().splitlines()
+    assert json.loads(whole) == {"what": "whole"}
+    assert half == '{"what":"ha'
+    assert json.loads(after)["what"] == "open"
+
+
 def test_metrics_are_for_those_who_observe(tmp_path: Path) -> None:
     with LocalServer("numpy", keyring=ring()) as server:
         client = Client(server, TOKENS["anna"])

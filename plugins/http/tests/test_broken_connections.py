@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from calor_http.frames import CHUNK, pack, unpack
 from calor_http.server.limits import Limits
 from calor_http.server.local import LocalServer
 from cutting_proxy import CuttingProxy
+from waiting import wait_until
 
 HERE = Path(__file__).parent
 
@@ -46,13 +47,6 @@ def through(server: LocalServer, seed: int, mean: int) -> Iterator[tuple[Cutting
         finally:
             proxy.cut_all()
             device.backend.close()
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.01)
 
 
 def steps(turns: int) -> list[float]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import Any
 
 import pytest
@@ -20,6 +19,7 @@ from calor_http.server.quotas import Account, Quota
 from calor_http.server.session import Session
 from calor_http.server.tokens import Entry, Keyring, hash_of
 from raw_http_client import Client
+from waiting import wait_until
 
 TOKENS = {"flood": "the-token-that-floods", "light": "the-token-that-asks-little"}
 GRAPH = save(calor.trace(lambda x: calor.tanh(x) + x, calor.ones(4)))
@@ -28,13 +28,6 @@ GRAPH = save(calor.trace(lambda x: calor.tanh(x) + x, calor.ones(4)))
 def ring(**quotas: Quota) -> Keyring:
     entries = [Entry(n, (hash_of(t),), quotas.get(n, Quota())) for n, t in TOKENS.items()]
     return Keyring(entries)
-
-
-def wait_until(holds: Any) -> None:
-    end = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.001)
 
 
 def order(queue: FairQueue, wanted: list[tuple[Account, float]]) -> list[str]:

@@ -452,7 +452,7 @@ def test_graphs_belong_to_their_token(monkeypatch: pytest.MonkeyPatch) -> None:
             "missing", "missing",
         ]  # fmt: skip
         # Who sends many graphs gives up its own.
-        monkeypatch.setattr(graphs, "_KEPT_BYTES", 3 * len(GRAPH))
+        monkeypatch.setattr(graphs, "_KEPT_BYTES", 3 * (len(GRAPH) + 3 * graphs._NODE_BYTES))
         for n in range(2, 12):
             graph = save(calor.trace(lambda x, n=n: x + n, calor.ones(4)))
             bert.ask(["graph", digest_of(graph), graph])

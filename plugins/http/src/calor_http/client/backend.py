@@ -32,7 +32,7 @@ from calor.units import bytes_text
 from calor_http.client.buffer import RemoteBuffer
 from calor_http.client.executable import RemoteExecutable
 from calor_http.client.profiles import Profiles
-from calor_http.client.requests import Command, Requests
+from calor_http.client.requests import Command, Contents, Requests
 from calor_http.client.tokens import token_for
 from calor_http.connection import Connection
 from calor_http.described import decode_claim, decode_info, digest_of
@@ -184,12 +184,15 @@ class RemoteBackend(Backend):
         """Fetch a copy of a value; wait for it."""
         requests = self.requests
         blob = next(requests.numbers)
-        found = requests.ask(["read", buffer.at(requests.era), index, blob], buffer.era)
-        if type(found) is int:
-            found = requests.fetch(blob, found)
-            requests.put(["forget", blob], buffer.era)
-        else:
-            found = bytearray(found)
+        offers = True
+        try:
+            found = requests.ask(["read", buffer.at(requests.era), index, blob], buffer.era)
+            offers = type(found) is int
+            found = requests.fetch(blob, found) if offers else bytearray(found)
+        finally:
+            # Also where nobody waits any more: the server may be about to answer.
+            if offers:
+                requests.dropped(Contents(blob, buffer.era), "forget")
         if len(found) != spec.nbytes:
             raise ProtocolError(f"{len(found)} bytes came for {spec}", rule="download")
         return np.frombuffer(found, spec.dtype.numpy).reshape(spec.shape)

@@ -53,6 +53,15 @@ class Dropped(Protocol):
 
 
 @dataclass(slots=True)
+class Contents:
+    """Contents that the server offers, or was asked to offer, and that nobody fetches any more."""
+
+    number: int
+    era: int
+    nbytes: int = 0
+
+
+@dataclass(slots=True)
 class Command:
     """A command: its message, its size in bytes, who waits for its answer, and contents apart."""
 
@@ -100,6 +109,8 @@ class Requests:
         self._answered: tuple[Sequence[Command], Any] | None = None
         # How many commands waited when the server did not answer; None while it does.
         self._rests: int | None = None
+        # What kept the last request from being answered, while nobody has tried again.
+        self._held_up: Exception | None = None
         # When the server answered last.
         self._heard = time.monotonic()
         self._state = threading.Condition(threading.RLock())
@@ -141,7 +152,10 @@ class Requests:
         """Queue a command for a session."""
         command.nbytes += _LEAST
         with self._state:
-            while self._full:
+            self._held_up = None
+            while self._full and not self._ends:
+                if self._held_up is not None:
+                    raise self._held_up
                 self._state.notify_all()
                 self._state.wait()
             if self._ends:
@@ -234,15 +248,24 @@ class Requests:
             self._send(commands)
         except LeaseLostError as error:
             self._lose(error)
+        except ProtocolError as error:
+            # A request before was refused, maybe on the way: what became of it is not known.
+            self._lose(LeaseLostError(f"the server and the client count requests apart: {error}"))
         except (Away, QuotaError, TokenError) as error:
             # The request stays, and is sent again when somebody asks next.
             with self._state:
                 self._fail([*commands, *self._queue], error)
                 self._rests = len(self._queue)
+                self._held_up = error
+                # Who finds no room for more learns so as well.
+                self._state.notify_all()
         except Exception as error:
             self._fail(commands, error)
             with self._state:
-                self._complaint = error if isinstance(error, CalorError) else None
+                # Who waited has been told.
+                told = any(command.future is not None for command in commands)
+                if isinstance(error, CalorError) and not told:
+                    self._complaint = error
                 self._current = []
                 # Whatever the server thinks of it, it is not sent again under its number.
                 self._sent += 1
@@ -265,6 +288,8 @@ class Requests:
             command, thing = self._dropped.popleft()
             if thing.era == self.era:
                 found.setdefault(command, []).append(thing.number)
+        for number in found.pop("forget", ()):
+            self._queue.append(Command(["forget", number], _LEAST))
         for command, numbers in found.items():
             self._queue.append(Command([command, numbers], 9 * len(numbers)))
 

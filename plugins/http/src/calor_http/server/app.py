@@ -142,8 +142,8 @@ class Server:
         seconds = self.limits.lease_seconds
         while True:
             await asyncio.sleep(min(seconds / 4, 5.0))
-            await self._in_thread(self.end_leases)
-            await self._in_thread(self.keyring.refresh)
+            for look in (self.end_leases, self._handing.forget_old, self.keyring.refresh):
+                await self._in_thread(look)
 
     def end_leases(self) -> None:
         """Free what clients hold that were not heard of within the time of their lease."""

@@ -7,6 +7,7 @@ counted and told in the log, and stops nobody; strangers cannot fill it.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import logging
@@ -31,6 +32,52 @@ def alias(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()[:12]
 
 
+class _Whole:
+    """A file to which texts are added as a whole, or not at all.
+
+    A full disk takes the beginning of a text; a killed server may have left one.
+    """
+
+    def __init__(self, path: str) -> None:
+        # Nobody else reads who did what.
+        self._file = os.open(path, os.O_CREAT | os.O_APPEND | os.O_RDWR, 0o600)
+        size = os.fstat(self._file).st_size
+        if size and _last_byte(self._file, size) != b"\n":
+            os.write(self._file, b"\n")
+
+    def fileno(self) -> int:
+        """Return the descriptor."""
+        return self._file
+
+    def write(self, text: str) -> None:
+        """Add a text; OSError if it does not fit."""
+        data = text.encode()
+        done = os.write(self._file, data)
+        if done < len(data):
+            os.ftruncate(self._file, os.fstat(self._file).st_size - done)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def flush(self) -> None:
+        """Do nothing: nothing is kept here."""
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)
+
+
+class _Watched(WatchedFileHandler):
+    """Opens the file anew that was rotated away; what goes wrong with that is told as well."""
+
+    def _open(self) -> Any:
+        return _Whole(self.baseFilename)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            super().emit(record)
+        except OSError:
+            self.handleError(record)
+
+
 class AuditLog:
     """A file of lines.
 
@@ -50,9 +97,7 @@ class AuditLog:
         if str(path) == "-":
             self._handler = logging.StreamHandler(sys.stdout)
         else:
-            # Nobody else reads who did what.
-            os.close(os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600))
-            self._handler = WatchedFileHandler(path, encoding="utf-8")
+            self._handler = _Watched(path, encoding="utf-8")
         self._handler.handleError = self._failed  # type: ignore[method-assign]
 
     def write(
@@ -97,3 +142,8 @@ class AuditLog:
         self.lost += 1
         if self.lost == 1:
             _log.error("the audit log cannot be written: %s", sys.exc_info()[1])
+
+
+def _last_byte(file: int, size: int) -> bytes:
+    os.lseek(file, size - 1, os.SEEK_SET)
+    return os.read(file, 1)

@@ -22,8 +22,10 @@ from calor_http.described import digest_of
 from calor_http.errors import LimitError
 from calor_http.server.limits import MIB
 
-# Graphs of all clients that stay for the next one.
+# Graphs of all clients that stay for the next one: the bytes of their file forms, and of what each
+# node takes beside, since most of a small graph is its nodes.
 _KEPT_BYTES: Final = 256 * MIB
+_NODE_BYTES: Final = 2048
 
 
 class Graphs:
@@ -41,12 +43,14 @@ class Graphs:
         if digest_of(data) != digest:
             raise GraphError("a graph's digest does not fit its contents")
         graph = load(data)
-        if _count(graph) > self._nodes:
+        nodes = _count(graph)
+        if nodes > self._nodes:
             raise LimitError(f"a graph has more than {self._nodes} nodes, the server's limit")
         with self._lock:
             if (owner, digest) not in self._held:
-                self._held[owner, digest] = graph, len(data)
-                self._bytes[owner] += len(data)
+                nbytes = len(data) + _NODE_BYTES * (nodes + 1)
+                self._held[owner, digest] = graph, nbytes
+                self._bytes[owner] += nbytes
             while self._bytes.total() > _KEPT_BYTES and len(self._held) > 1:
                 self._forget_oldest()
         return graph

@@ -107,6 +107,11 @@ class Handing:
             made += way.content("GET", f"/v1/offers/{name}/{len(made)}")
         return made
 
+    def forget_old(self) -> None:
+        """Forget the offers whose time is over; nobody may ever ask for another."""
+        with self._lock:
+            self._forget_old()
+
     def close(self) -> None:
         """Forget all offers, and close the ways to other servers."""
         with self._lock:

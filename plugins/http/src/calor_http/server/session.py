@@ -189,6 +189,9 @@ class Session:
         name = command[0]
         if name in _COMPILES:
             turn.on(None)
+        elif name == "fetch":
+            # Nobody waits for the device while another server is waited for.
+            turn.end()
         elif name == "run":
             device = self._programs.device_of(command[1]) if len(command) > 1 else None
             if device is not None:
