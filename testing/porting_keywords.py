@@ -58,90 +58,32 @@ PADDED = f"(lambda made: made[0] if isinstance(made, tuple) else made)({PADDED})
 ENCODED = "0 * nn.TransformerEncoderLayer(2, 1, 4, 0.0, batch_first=True)(z, {})"
 DECODED = "0 * nn.TransformerDecoderLayer(2, 1, 4, 0.0, batch_first=True)(z, z, {})"
 BOTH = "0 * nn.Transformer(2, 1, 1, 1, 4, 0.0, batch_first=True)(z, z, {})"
-# The masks of whole layers, whose results are zeros.
+# Masks of whole layers, and what they are called in calor. The results are zeros.
 MASKED = (
-    (
-        "src_key_padding_mask",
-        ENCODED,
-        "src_key_padding_mask=p",
-        "src_key_padding_mask=p",
-        "key_mask=~p",
-    ),
-    ("src_mask", ENCODED, "src_mask=~m", "src_mask=~m", "mask=m"),
-    ("src_mask", BOTH, "src_mask=~m", "src_mask=~m", "source_mask=m"),
-    ("tgt_mask", DECODED, "tgt_mask=~m", "tgt_mask=~m", "mask=m"),
-    ("tgt_mask", BOTH, "tgt_mask=~m", "tgt_mask=~m", "target_mask=m"),
-    (
-        "tgt_key_padding_mask",
-        DECODED,
-        "tgt_key_padding_mask=p",
-        "tgt_key_padding_mask=p",
-        "key_mask=~p",
-    ),
-    (
-        "tgt_key_padding_mask",
-        BOTH,
-        "tgt_key_padding_mask=p",
-        "tgt_key_padding_mask=p",
-        "target_key_mask=~p",
-    ),
-    (
-        "memory_key_padding_mask",
-        DECODED,
-        "memory_key_padding_mask=p",
-        "memory_key_padding_mask=p",
-        "memory_key_mask=~p",
-    ),
-    (
-        "memory_key_padding_mask",
-        BOTH,
-        "memory_key_padding_mask=p",
-        "memory_key_padding_mask=p",
-        "memory_key_mask=~p",
-    ),
-    (
-        "src_key_padding_mask",
-        BOTH,
-        "src_key_padding_mask=p",
-        "src_key_padding_mask=p",
-        "source_key_mask=~p",
-    ),
-    (
-        "src_is_causal",
-        BOTH,
-        "src_mask=~m, src_is_causal=True",
-        "src_is_causal=True",
-        "source_causal=True",
-    ),
-    (
-        "tgt_is_causal",
-        DECODED,
-        "tgt_mask=~m, tgt_is_causal=True",
-        "tgt_is_causal=True",
-        "causal=True",
-    ),
-    (
-        "tgt_is_causal",
-        BOTH,
-        "tgt_mask=~m, tgt_is_causal=True",
-        "tgt_is_causal=True",
-        "target_causal=True",
-    ),
-    (
-        "memory_is_causal",
-        DECODED,
-        "memory_mask=~m, memory_is_causal=True",
-        "memory_is_causal=True",
-        "memory_causal=True",
-    ),
-    (
-        "memory_is_causal",
-        BOTH,
-        "memory_mask=~m, memory_is_causal=True",
-        "memory_is_causal=True",
-        "memory_causal=True",
-    ),
-)
+    ("src_key_padding_mask", ENCODED, "key_mask"), ("src_mask", ENCODED, "mask"),
+    ("src_key_padding_mask", BOTH, "source_key_mask"), ("src_mask", BOTH, "source_mask"),
+    ("tgt_key_padding_mask", DECODED, "key_mask"), ("tgt_mask", DECODED, "mask"),
+    ("tgt_key_padding_mask", BOTH, "target_key_mask"), ("tgt_mask", BOTH, "target_mask"),
+    ("memory_key_padding_mask", DECODED, "memory_key_mask"),
+    ("memory_key_padding_mask", BOTH, "memory_key_mask"),
+    ("src_is_causal", BOTH, "source_causal"), ("tgt_is_causal", BOTH, "target_causal"),
+    ("tgt_is_causal", DECODED, "causal"), ("memory_is_causal", DECODED, "memory_causal"),
+    ("memory_is_causal", BOTH, "memory_causal"),
+)  # fmt: skip
+
+
+def _masked(theirs: str, layer: str, ours: str) -> Keyword:
+    if theirs.endswith("causal"):
+        # PyTorch takes it as what is known of a mask that is given as well.
+        there = f"{theirs.replace('is_causal', 'mask')}=~m, {theirs}=True"
+        calls = (there, f"{theirs}=True", f"{ours}=True")
+    else:
+        # True is what is left out in PyTorch's layers, and what is attended to in calor's.
+        mask = "p" if theirs.endswith("padding_mask") else "~m"
+        calls = (f"{theirs}={mask}", f"{theirs}={mask}", f"{ours}=~{mask}")
+    return Keyword(theirs, "t", *map(layer.format, calls), "np.zeros((1, 2, 2))")
+
+
 ROWS = (
     Keyword(
         "dim", "t", "F.sum(x, dim=0)", "calor.sum(x, dim=0)", "calor.sum(x, axis=0)", "x.sum(0)"
@@ -485,10 +427,7 @@ ROWS = (
         PADDED.format("MultiHead", "key_mask=~p"),
         "np.zeros((1, 2, 2))",
     ),
-    *(
-        Keyword(name, "t", *map(layer.format, calls), "np.zeros((1, 2, 2))")
-        for name, layer, *calls in MASKED
-    ),
+    *(_masked(*row) for row in MASKED),
 )
 
 
