@@ -126,6 +126,37 @@ def test_an_error_names_the_users_line(device: Any) -> None:
     assert x.tolist() == [0, 1, 2]
 
 
+def test_what_depends_on_no_failed_operand_is_computed(device: Any) -> None:
+    numbers = np.arange(3, dtype=np.float32)
+    x, there = calor.asarray(numbers), calor.asarray([0, 5])
+    # The call does not wait, so its result is an operand like any other.
+    lost = calor.jit(lambda x, there: x[there])(x, there)
+    fine, after, also = x + 1, lost.sum(), x * 3
+    beside = x[there + 4]
+    with pytest.raises(ElementIndexError, match="index 5 .* size 3"):
+        after.item()
+    assert fine.tolist() == [1.0, 2.0, 3.0]
+    with pytest.raises(ElementIndexError, match="index 9 .* size 3"):
+        beside.numpy()
+    assert also.tolist() == [0.0, 3.0, 6.0]
+    for failed in (lost, after):
+        with pytest.raises(ElementIndexError, match="index 5 .* size 3"):
+            failed.numpy()
+    calor.synchronize(device)
+
+
+def test_an_operand_that_failed_fails_a_result_that_is_it(device: Any) -> None:
+    x = calor.asarray(np.arange(3, dtype=np.float32))
+    lost = calor.jit(lambda x: x[calor.asarray([7])])(x)
+    both = calor.jit(lambda x, lost: (lost, x - 1, lost * 2))
+    same, fine, twice = both(x, lost)
+    assert fine.tolist() == [-1.0, 0.0, 1.0]
+    for failed in (same, twice):
+        with pytest.raises(ElementIndexError, match="index 7 .* size 3"):
+            failed.numpy()
+    calor.synchronize(device)
+
+
 def test_a_failed_step_leaves_state_alone(device: Any) -> None:
     state = calor.zeros(3)
 

@@ -10,13 +10,16 @@ from typing import Any, Final
 FILE: Final = "/home/user/drawn_program.py"
 
 
-def of_user(source: str, **names: Any) -> dict[str, Any]:
+def of_user(source: str, *, file: str = FILE, **names: Any) -> dict[str, Any]:
     """Run a program as if it were a file of a user.
 
     Parameters
     ----------
     source : str
         The program.
+    file : str, optional
+        The name of its file; a device that tells errors late may tell lines of an earlier program
+        of the same file.
     **names : object
         The names that it finds.
 
@@ -26,10 +29,10 @@ def of_user(source: str, **names: Any) -> dict[str, Any]:
         Its names afterwards.
     """
     space = {"__name__": "drawn_program", **names}
-    exec(compile(source, FILE, "exec"), space)
+    exec(compile(source, file, "exec"), space)
     return space
 
 
-def line(number: int) -> str:
+def line(number: int, file: str = FILE) -> str:
     """Return how a line of the program is told."""
-    return f"{FILE}:{number}"
+    return f"{file}:{number}"

@@ -19,7 +19,7 @@ from calor.errors import (
     OutOfMemoryError,
     ProtocolError,
 )
-from calor.graph.graph import Graph, prune
+from calor.graph.graph import Graph, part
 from calor.specs import Spec
 from calor.units import bytes_text
 from calor_http.described import encode_claim, largest_op
@@ -30,6 +30,8 @@ from calor_http.server.values import Value, array_of
 
 # A failed run with more results than this keeps none of them.
 _ALONE: Final = 64
+# After these errors nothing more is computed.
+_FINAL: Final = (OutOfMemoryError, DeviceLostError)
 _MISSING: Final = "missing"
 
 
@@ -163,6 +165,9 @@ class Programs:
             given.append(value.buffer)
         state = list(written.values())
         error = next((value.error for value in (*read, *state) if value.error), None)
+        if error is not None and len(fresh) > 1 and not written:
+            self._put_rest(program, inputs, given, fresh)
+            return
         made: Sequence[Any] = [None] * len(outputs)
         if error is None:
             needed = program.executable.required_bytes
@@ -174,7 +179,7 @@ class Programs:
                 made = program.executable(given, targets if written else None)
             except Exception as raised:
                 error = self._room.failed(raised, device, state)
-                if not written and 1 < len(fresh) <= _ALONE:
+                if not written:
                     self._put_alone(program, given, fresh, error)
                     return
         else:
@@ -182,19 +187,62 @@ class Programs:
         for i, result in fresh.items():
             values.put(result, Value(device, program.made[i], made[i], error))
 
+    def _put_rest(
+        self,
+        program: Program,
+        inputs: Sequence[Any],
+        given: Sequence[Any],
+        fresh: Mapping[int, int],
+    ) -> None:
+        """Where operands have failed, compute the results that depend on none of them."""
+        device, graph, values = program.device, program.graph, self._room.values
+        broken: dict[int, CalorError] = {}
+        for v, number in zip(graph.inputs, inputs, strict=True):
+            if type(number) is int and (error := values.get(number, device).error) is not None:
+                broken[v] = error
+        for node in graph.nodes:
+            found = next((broken[v] for v in node.inputs if v in broken), None)
+            if found is not None:
+                broken.update(dict.fromkeys(node.outputs, found))
+        rest: dict[int, int] = {}
+        for i, number in fresh.items():
+            lost = broken.get(graph.outputs[i])
+            if lost is None:
+                rest[i] = number
+            else:
+                values.put(number, Value(device, program.made[i], error=values.failed(lost, ())))
+        try:
+            self._room.drain.check()
+            made = self._computed(program, given, [*rest]) if rest else []
+        except Exception as raised:
+            self._put_alone(program, given, rest, self._room.failed(raised, device, ()))
+            return
+        for (i, number), buffer in zip(rest.items(), made, strict=True):
+            values.put(number, Value(device, program.made[i], buffer))
+
     def _put_alone(
         self, program: Program, given: Sequence[Any], fresh: Mapping[int, int], error: CalorError
     ) -> None:
         """After a failed run, compute its results one by one, as far as that goes."""
-        device, graph = program.device, program.graph
+        again = 1 < len(fresh) <= _ALONE and not isinstance(error, _FINAL)
         for i, number in fresh.items():
-            value = Value(device, program.made[i], error=error)
-            if not isinstance(error, OutOfMemoryError | DeviceLostError):
+            value = Value(program.device, program.made[i], error=error)
+            if again:
                 with suppress(Exception):
-                    only = prune(_only(graph, i))
-                    (value.buffer,) = device.backend.compile(device.index, only)(given)
+                    (value.buffer,) = self._computed(program, given, [i])
                     value.error = None
             self._room.values.put(number, value)
+
+    def _computed(
+        self, program: Program, given: Sequence[Any], places: Sequence[int]
+    ) -> Sequence[Any]:
+        """Return some results of a program, computed from the operands that they depend on."""
+        device = program.device
+        graph, read = _only(program.graph, places)
+        executable = device.backend.compile(device.index, graph)
+        self._room.reserve(executable.required_bytes, program.largest)
+        made: Sequence[Any] = executable([given[v] for v in read])
+        return made
 
     def _targets(
         self, program: Program, outputs: Sequence[int], into: Sequence[int]
@@ -214,7 +262,13 @@ class Programs:
         return written, fresh
 
 
-def _only(graph: Graph, place: int) -> Graph:
-    """Return a graph with one of its outputs."""
-    output = graph.outputs[place]
-    return Graph(graph.specs, graph.host, graph.nodes, [output], len(graph.inputs))
+def _only(graph: Graph, places: Sequence[int]) -> tuple[Graph, list[int]]:
+    """Return a graph with some of its outputs, and the inputs that these depend on."""
+    outputs = [graph.outputs[i] for i in places]
+    needed, nodes = set(outputs), []
+    for node in reversed(graph.nodes):
+        if not needed.isdisjoint(node.outputs):
+            nodes.append(node)
+            needed.update(node.inputs)
+    read = [v for v in graph.inputs if v in needed]
+    return part(graph, read, nodes[::-1], outputs), read
