@@ -25,6 +25,9 @@ from calor.errors import (
     OutOfMemoryError,
     UnsupportedError,
 )
+from calor.graph.graph import Builder
+from calor.ops import elementwise
+from calor.specs import spec
 from calor_http.frames import CHUNK
 from calor_http.server.limits import Limits
 from calor_http.server.local import LocalServer
@@ -143,6 +146,15 @@ def test_what_depends_on_no_failed_operand_is_computed(device: Any) -> None:
         with pytest.raises(ElementIndexError, match="index 5 .* size 3"):
             failed.numpy()
     calor.synchronize(device)
+
+
+def test_a_number_that_was_moved_there_may_be_of_a_weak_dtype(device: Any) -> None:
+    backend, index, known = device.backend, device.index, spec((), calor.int64, weak=True)
+    builder = Builder()
+    (made,) = builder.add(elementwise.neg, (builder.input(known),), {}, [known])
+    run = backend.compile(index, builder.build([made]))
+    (found,) = run([backend.upload(index, np.array(3))])
+    assert backend.download(index, found, known) == -3
 
 
 def test_an_operand_that_failed_fails_a_result_that_is_it(device: Any) -> None:

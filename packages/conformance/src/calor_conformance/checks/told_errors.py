@@ -174,7 +174,10 @@ def _indices(place: Place) -> None:
         mode = str(rng.choice(["lazy", "lazy", "eager", "jit", "jit after others"]))
         asked = str(rng.choice(list(_ASKS)))
         told = f"{mode}, {asked}:\n{source}"
-        names = {"calor": calor, "nn": import_module("calor_nn") if in_module else None}
+        names: dict[str, Any] = {
+            "calor": calor,
+            "nn": import_module("calor_nn") if in_module else None,
+        }
         file = f"/home/user/program{turn}.py"
         run = of_user(source, file=file, **names)["run"]
         _one(place, rng, run, mode, _ASKS[asked], (shape, index, wide),
@@ -326,7 +329,10 @@ def _forms(place: Place) -> None:
         fault = _Fault(expression, "", 0)
         in_module = with_modules and bool(rng.integers(2))
         source, row, module = _program(rng, fault, in_module)
-        names = {"calor": calor, "nn": import_module("calor_nn") if in_module else None}
+        names: dict[str, Any] = {
+            "calor": calor,
+            "nn": import_module("calor_nn") if in_module else None,
+        }
         run = of_user(source, **names)["run"]
         good = calor.asarray(np.array([3]))
         given = calor.asarray(np.ones((2, 3), np.float32)), good, good, calor.zeros(17), good
