@@ -21,16 +21,16 @@ Array = np.ndarray[Any, Any]
 def minimum(a: Array, b: Array) -> Array:
     """Return the smaller one: NaN if one is NaN, and −0 below +0."""
     made = np.minimum(a, b)
-    if made.dtype.kind not in "iub" and (zero := made == 0).any():
-        made = np.where(zero & (a == b), np.where(np.signbit(a), a, b), made)
+    if made.dtype.kind not in "iub" and np.count_nonzero(made) < made.size:
+        made = np.where((made == 0) & (a == b), np.where(np.signbit(a), a, b), made)
     return made
 
 
 def maximum(a: Array, b: Array) -> Array:
     """Return the larger one: NaN if one is NaN, and −0 below +0."""
     made = np.maximum(a, b)
-    if made.dtype.kind not in "iub" and (zero := made == 0).any():
-        made = np.where(zero & (a == b), np.where(np.signbit(a), b, a), made)
+    if made.dtype.kind not in "iub" and np.count_nonzero(made) < made.size:
+        made = np.where((made == 0) & (a == b), np.where(np.signbit(a), b, a), made)
     return made
 
 

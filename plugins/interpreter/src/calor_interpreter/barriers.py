@@ -68,7 +68,7 @@ def barrier_step(compiler: Compiler, operation: Operation) -> Step:
         # Without vector clocks, a warpgroup's barrier counts as its cube's: fewer races are found,
         # and none falsely.
         if scope not in ("unit", "plane") and not (scope == "warpgroup" and len(batch.known)):
-            batch.last_barrier = _now(batch, batch.last_barrier)
+            batch.passed(_now(batch, batch.last_barrier))
 
     return step
 

@@ -107,15 +107,19 @@ def for_step(compiler: Compiler, operation: Operation) -> Step:
         batch: Batch, begin: Array, end: Array, stride: Array, carried: list[Array]
     ) -> list[Array]:
         values, outer = batch.values, batch.mask
-        if (stride == 0).any() and (outer is None or (batch.full(stride == 0) & outer).any()):
+        if np.count_nonzero(stride) < stride.size and (
+            outer is None or (batch.full(stride == 0) & outer).any()
+        ):
             batch.fail(operation, "endless", None, "the step of the range is 0")
-        i = begin
+        i, up = begin, stride > 0
+        upward = bool(up.all())
         while True:
-            inside = np.where(stride > 0, i < end, i > end)
+            inside = i < end if upward else np.where(up, i < end, i > end)
             inside = batch.full(inside if outer is None else inside & outer)
-            if not np.count_nonzero(inside):
+            count = np.count_nonzero(inside)
+            if not count:
                 break
-            everyone = bool(inside.all())
+            everyone = count == batch.lanes
             batch.mask = None if everyone else inside
             values[position] = i
             for slot, value in zip(arguments, carried, strict=True):
@@ -154,9 +158,10 @@ def while_step(compiler: Compiler, operation: Operation) -> Step:
                 one(batch)
             holds = values[answer]
             inside = holds if batch.mask is None else holds & batch.mask
-            if not np.count_nonzero(inside):
+            count = np.count_nonzero(inside)
+            if not count:
                 break
-            everyone = bool(inside.all())
+            everyone = count == len(inside)
             if not everyone:
                 batch.mask = batch.full(inside)
             for slot, value in zip(arguments, carried, strict=True):

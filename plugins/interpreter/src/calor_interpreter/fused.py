@@ -20,10 +20,9 @@ Array = np.ndarray[Any, Any]
 # Outside these magnitudes float64's error terms may underflow or overflow.
 _SMALL, _LARGE = 2.0**-480, 2.0**480
 _SPLIT = 2.0**27 + 1
-# Of float64 as a number: the bits that float32 lacks, and the smallest normal float32.
+# Of float64 as a number: the bits that float32 lacks. The smallest normal float32.
 _HALF_MASK, _HALF = np.uint64(0x1FFFFFFF), np.uint64(0x10000000)
-_MAGNITUDE, _ONE = np.uint64(2**63 - 1), np.uint64(1)
-_NORMAL_BITS = np.float64(2.0**-126).view(np.uint64)
+_NORMAL = np.float64(2.0**-126)
 
 
 def fma(a: Array, b: Array, c: Array) -> Array:
@@ -43,12 +42,12 @@ def fma(a: Array, b: Array, c: Array) -> Array:
 
 def _doubtful(total: Array) -> bool:
     """Return whether some float64 lies halfway between two float32, so that its error decides."""
-    bits = np.ascontiguousarray(total).view(np.uint64)
     # A launch asks this for each of its products: counting is the fastest reduction of NumPy.
-    if np.count_nonzero((bits & _HALF_MASK) == _HALF):
+    if np.count_nonzero((total.view(np.uint64) & _HALF_MASK) == _HALF):
         return True
-    # Among subnormals, halfway points differ. Of zeros, what is subtracted leaves a large number.
-    return bool(np.count_nonzero((bits & _MAGNITUDE) - _ONE < _NORMAL_BITS - _ONE))
+    # Among subnormals, halfway points differ; a zero is none.
+    small = np.count_nonzero(np.abs(total) < _NORMAL)
+    return bool(small) and bool(small > total.size - np.count_nonzero(total))
 
 
 def two_sum(a: Array, b: Array) -> tuple[Array, Array]:

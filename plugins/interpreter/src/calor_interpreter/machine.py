@@ -92,8 +92,10 @@ class Batch:
 
     Attributes: ``values``, by the program's slots; ``mask``, the active units; ``states``, the
     memories by number; ``every``, the units' indices in the batch; ``cubes``, each unit's cube
-    number; ``who``, its number in the launch plus one; ``last_barrier`` and ``last_meeting``, the
-    clock at each unit's last barrier of its cube, and of its plane or cube; ``flights``, the
+    number; ``who``, its number in the launch plus one; ``spreads``, the units' indices repeated for
+    vectors, by width; ``last_barrier`` and ``last_meeting``, the clock at each unit's last barrier
+    of its cube, and of its plane or cube; ``all_passed``, the least ``last_barrier``; ``flights``,
+    the
     asynchronous copies by group name; ``named``, the named barriers; ``mbarriers``, those in memory
     by its number; ``crew``, the cubes of a cluster; ``peers``, their units; ``known``, for barriers
     of some units, a vector clock per unit and peer that orders earlier accesses; ``party``, the
@@ -101,6 +103,7 @@ class Batch:
     """
 
     __slots__ = (
+        "all_passed",
         "count",
         "crew",
         "cubes",
@@ -117,6 +120,7 @@ class Batch:
         "named",
         "party",
         "peers",
+        "spreads",
         "states",
         "units",
         "values",
@@ -149,10 +153,17 @@ class Batch:
         self.known = np.zeros((self.lanes if named else 0, self.peers), np.int64)
         self.party: Party | None = None
         self.every = np.arange(self.lanes)
+        self.spreads: dict[int, Array] = {}
         self.who = self.every + (first * self.units + 1)
         self.cubes = self.every // self.units + first
         self.last_barrier = np.zeros(self.lanes, np.int64)
         self.last_meeting = self.last_barrier
+        self.all_passed = 0
+
+    def passed(self, last_barrier: Array) -> None:
+        """Set the clock at each unit's last barrier of its cube."""
+        self.last_barrier = last_barrier
+        self.all_passed = int(last_barrier.min())
 
     def fork(self, mask: Array) -> Batch:
         """Return the same batch with another mask and barriers of its own."""
@@ -166,9 +177,15 @@ class Batch:
 
     def full(self, value: Array) -> Array:
         """Return a value with one row per unit."""
-        if len(value) == self.lanes:
-            return value
-        return np.broadcast_to(value, (self.lanes, *value.shape[1:]))
+        # NumPy repeats a row faster than it makes a view of strides 0.
+        return value if len(value) == self.lanes else value.repeat(self.lanes, 0)
+
+    def spread(self, width: int) -> Array:
+        """Return the index of the unit of each element of vectors, one after the other."""
+        found = self.spreads.get(width)
+        if found is None:
+            found = self.spreads[width] = self.every.repeat(width)
+        return found
 
     def cube_position(self, axis: int) -> Array:
         """Return each unit's cube position along an axis."""

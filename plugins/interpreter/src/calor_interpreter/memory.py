@@ -8,6 +8,7 @@ are checked and written.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import gcd
 from typing import Any, NoReturn
 
 import numpy as np
@@ -19,6 +20,9 @@ from calor_interpreter.state import State
 from calor_kernel.ir.nodes import Operation
 
 Array = np.ndarray[Any, Any]
+# Integers by NumPy's letter, as unsigned ones of their size, which hold sizes of so many elements.
+_UNSIGNED = {np.dtype(f"i{size}").char: np.dtype(f"u{size}") for size in (4, 8)}
+_FEW = 2**30
 
 
 def reach(
@@ -32,8 +36,8 @@ def reach(
     if batch.mask is not None:
         mask = batch.mask if index.ndim == 1 else batch.mask[:, None]
         needed = mask if wanted is None else mask & wanted
-    if index.size and (int(index.min()) < state.low or int(index.max()) >= state.high):
-        outside = (index < state.low) | (index >= state.high)
+    outside = _outside(index, state)
+    if np.count_nonzero(outside):
         bad = outside if needed is None else outside & needed
         if bad.any():
             bad = np.broadcast_to(bad, np.broadcast_shapes(bad.shape, (batch.lanes, 1)[: bad.ndim]))
@@ -44,12 +48,23 @@ def reach(
     return state.places(index), needed
 
 
+def _outside(index: Array, state: State) -> Array:
+    """Return which indices are not valid: by one comparison, as negative numbers are large."""
+    unsigned = _UNSIGNED.get(index.dtype.char)
+    if unsigned is None or state.low < -_FEW:
+        return (index < state.low) | (index >= state.high)
+    places = index.view(unsigned)
+    if state.low:
+        places = places + -state.low
+    return places >= state.high - state.low
+
+
 def reach_each(
     batch: Batch, operation: Operation, state: State, index: Array, lanes: Array
 ) -> Array:
     """Return the elements of single-element accesses, made by the units one after another."""
-    outside = (index < state.low) | (index >= state.high)
-    if outside.any():
+    outside = _outside(index, state)
+    if np.count_nonzero(outside):
         first = int(np.argmax(outside))
         _fail_outside(batch, operation, state, int(lanes[first]), int(index[first]))
     return np.asarray(index + (state.base if isinstance(state.base, int) else state.base[lanes]))
@@ -90,10 +105,10 @@ def aligned(
     starts = places if places.ndim == 1 else places[:, 0]
     own = memory.space != "global"
     offsets = starts - state.base if own else starts
-    bad = offsets * memory.type.nbytes % claim != 0
+    bad = offsets % (claim // gcd(claim, memory.type.nbytes)) != 0
     if own and max(memory.align, memory.type.nbytes) % claim:
         bad = np.ones_like(bad)
-    if bad.any():
+    if np.count_nonzero(bad):
         bad = np.broadcast_to(bad, batch.lanes) & batch.active()
         if needed is not None:
             bad = bad & np.broadcast_to(needed if needed.ndim == 1 else needed.any(1), batch.lanes)
@@ -164,10 +179,10 @@ def store_step(compiler: Compiler, operation: Operation) -> Step:
                 places = batch.full(places)
             state.data[places] = value
             return
-        shape = np.broadcast_shapes(places.shape, needed.shape, value.shape)
-        chosen = np.broadcast_to(needed, shape)
-        where = np.broadcast_to(places, shape)[chosen]
-        state.data[where] = np.broadcast_to(value, shape)[chosen]
+        places, value, chosen = batch.full(places), batch.full(value), batch.full(needed)
+        if places.ndim == 2 and chosen.shape[1] == 1:
+            chosen = chosen[:, 0]
+        state.data[places[chosen]] = value[chosen]
 
     return step
 

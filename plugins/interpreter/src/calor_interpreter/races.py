@@ -31,7 +31,10 @@ class Shadow:
     whether a cell belongs to one cube, so that marks of different cubes never meet.
     """
 
-    __slots__ = ("atomic", "read_at", "reader", "reads", "shared", "writer", "written_at")
+    __slots__ = (
+        "atomic", "latest_read", "latest_write", "read_at", "reader", "reads", "shared", "writer",
+        "written_at",
+    )  # fmt: skip
 
     def __init__(self, cells: int, reads: bool, shared: bool = False) -> None:
         self.writer = np.zeros(cells, np.int64)
@@ -39,45 +42,62 @@ class Shadow:
         self.reader = np.zeros(cells if reads else 0, np.int64)
         self.read_at = np.zeros(cells if reads else 0, np.int64)
         self.atomic: Array | None = None
+        # The clock of the latest write and read of any cell, 0 before.
+        self.latest_write = self.latest_read = 0
         self.reads = reads
         self.shared = shared
 
     def read(self, access: Access) -> None:
         """Note a read; KernelCheckError for a concurrent write."""
-        who = access.batch.who[access.lanes]
+        batch = access.batch
+        who = _of(batch, batch.who, access.lanes)
         self._after_writes(access, who)
         if self.reads and not access.atomic:
-            self._note(access, self.reader, self.read_at, who)
+            self._note(access, self.reader, self.read_at, self.latest_read, who)
+            self.latest_read = batch.launch.clock
 
     def write(self, access: Access) -> None:
         """Note a write; KernelCheckError for another unit's concurrent access."""
-        cells = access.places
-        who = access.batch.who[access.lanes]
+        cells, batch = access.places, access.batch
+        who = _of(batch, batch.who, access.lanes)
         self._after_writes(access, who)
-        if self.reads:
-            marks = self.reader.take(cells)
-            foreign = (marks != who) & (marks != 0)
-            if np.count_nonzero(foreign):
-                foreign = self._racing(access, foreign, marks, self.read_at)
+        if self.latest_read:
+            if not self._ordered(batch, self.latest_read):
+                marks = self.reader.take(cells)
+                foreign = (marks != who) & (marks != 0)
                 if np.count_nonzero(foreign):
-                    _complain(access, foreign, marks, "reads")
+                    foreign = self._racing(access, foreign, marks, self.read_at)
+                    if np.count_nonzero(foreign):
+                        _complain(access, foreign, marks, "reads")
             self.reader[cells] = 0
         if access.atomic:
             if self.atomic is None:
                 self.atomic = np.zeros(len(self.writer), np.bool_)
-            self._note(access, self.writer, self.written_at, who)
+            self._note(access, self.writer, self.written_at, self.latest_write, who)
+            self.latest_write = batch.launch.clock
             self.atomic[cells] = True
             return
         self.writer[cells] = who
-        self.written_at[cells] = access.batch.launch.clock
+        self.written_at[cells] = self.latest_write = batch.launch.clock
         if self.atomic is not None:
             self.atomic[cells] = False
+        if batch.lanes == 1:
+            return
         last = self.writer.take(cells)
         clash = last != who
         if np.count_nonzero(clash):
             _complain(access, clash, last, "writes")
 
+    def _ordered(self, batch: Batch, latest: int) -> bool:
+        """Return whether all accesses up to a clock are ordered before now, without a look at them.
+
+        That is so before any, and for one cube's memory before its last barrier.
+        """
+        return not latest or (self.shared and batch.crew == 1 and latest < batch.all_passed)
+
     def _after_writes(self, access: Access, who: Array) -> None:
+        if self._ordered(access.batch, self.latest_write):
+            return
         marks = self.writer.take(access.places)
         foreign = (marks != who) & (marks != 0)
         if not np.count_nonzero(foreign):
@@ -88,18 +108,21 @@ class Shadow:
         if np.count_nonzero(foreign):
             _complain(access, foreign, marks, "writes")
 
-    def _note(self, access: Access, held: Array, times: Array, who: Array) -> None:
+    def _note(self, access: Access, held: Array, times: Array, latest: int, who: Array) -> None:
         """Set marks; unordered earlier marks are joined with the new ones."""
         batch, cells, lanes = access.batch, access.places, access.lanes
-        marks = held.take(cells)
         made = who
-        foreign = (marks != who) & (marks != 0)
-        if np.count_nonzero(foreign):
-            foreign = self._racing(access, foreign, marks, times)
+        if not self._ordered(batch, latest):
+            marks = held.take(cells)
+            foreign = (marks != who) & (marks != 0)
             if np.count_nonzero(foreign):
-                made = np.where(foreign, self._joined(batch, marks, who, lanes), who)
+                foreign = self._racing(access, foreign, marks, times)
+                if np.count_nonzero(foreign):
+                    made = np.where(foreign, self._joined(batch, marks, who, lanes), who)
         held[cells] = made
         times[cells] = batch.launch.clock
+        if batch.lanes == 1:
+            return
         last = held.take(cells)
         clash = last != made
         if np.count_nonzero(clash):
@@ -123,8 +146,8 @@ class Shadow:
         batch, lanes = access.batch, access.lanes
         units, plane, launch = batch.units, batch.launch.kernel.plane, batch.launch
         when = times.take(access.places)
-        racing = foreign & (when >= batch.last_barrier[lanes])
-        ours = batch.cubes[lanes]
+        racing = foreign & (when >= _of(batch, batch.last_barrier, lanes))
+        ours = _of(batch, batch.cubes, lanes)
         if self.shared:
             if batch.crew > 1:
                 # Barriers of a cube do not order accesses of other cubes of the cluster.
@@ -150,6 +173,11 @@ class Shadow:
             released = (theirs < 0) | (launch.released[np.maximum(theirs, 0)] > when)
             racing &= ~(released & (launch.acquired[ours] > when))
         return racing
+
+
+def _of(batch: Batch, values: Array, lanes: Array) -> Array:
+    """Return a value of each unit for the units of an access, which often are all in order."""
+    return values if lanes is batch.every else values.take(lanes)
 
 
 def _cubes(marks: Array, units: int) -> Array:

@@ -195,7 +195,7 @@ def party_step(compiler: Compiler, operations: Sequence[Operation]) -> Step:
             one.party = party
         party.run()
         for one, _ in roles:
-            batch.last_barrier = np.maximum(batch.last_barrier, one.last_barrier)
+            batch.passed(np.maximum(batch.last_barrier, one.last_barrier))
             batch.last_meeting = np.maximum(batch.last_meeting, one.last_meeting)
 
     return step

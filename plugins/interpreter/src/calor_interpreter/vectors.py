@@ -33,7 +33,8 @@ def halves(kind: str, rows: Array) -> Array:
 
 def _splat(operation: Operation) -> Callable[..., Array]:
     width = operation.result.type.width
-    return lambda x: np.broadcast_to(x[:, None], (len(x), width))
+    # Copies of so few elements are made faster than views of strides 0.
+    return lambda x: x[:, None].repeat(width, 1)
 
 
 def _extract(operation: Operation) -> Callable[..., Array]:
@@ -45,7 +46,7 @@ def _insert(operation: Operation) -> Callable[..., Array]:
     lane = operation.attributes["lane"]
 
     def function(x: Array, value: Array) -> Array:
-        made = np.array(np.broadcast_to(x, (max(len(x), len(value)), x.shape[1])))
+        made = x.repeat(len(value), 0) if len(x) < len(value) else x.copy()
         made[:, lane] = value
         return made
 
@@ -59,8 +60,8 @@ def _shuffle(operation: Operation) -> Callable[..., Array]:
     if width == 1:
 
         def function(a: Array, b: Array) -> Array:
-            made = np.stack(np.broadcast_arrays(a, b), axis=1)[:, chosen]
-            return made[:, 0] if one else made
+            made = _columns(a, b)
+            return made[:, lanes[0]] if one else made[:, chosen]
     elif max(lanes) < width:
 
         def function(a: Array, b: Array) -> Array:
@@ -68,10 +69,9 @@ def _shuffle(operation: Operation) -> Callable[..., Array]:
     else:
 
         def function(a: Array, b: Array) -> Array:
-            count = max(len(a), len(b))
-            both = [np.broadcast_to(x, (count, width)) for x in (a, b)]
-            made = np.concatenate(both, axis=1)[:, chosen]
-            return made[:, 0] if one else made
+            both = np.empty((max(len(a), len(b)), 2 * width), a.dtype)
+            both[:, :width], both[:, width:] = a, b
+            return both[:, lanes[0]] if one else both[:, chosen]
 
     return function
 
@@ -79,7 +79,15 @@ def _shuffle(operation: Operation) -> Callable[..., Array]:
 def _pack(operation: Operation) -> Callable[..., Array]:
     if operation.result.type.width == 1:
         return lambda x: x
-    return lambda *values: np.stack(np.broadcast_arrays(*values), axis=1)
+    return _columns
+
+
+def _columns(*values: Array) -> Array:
+    """Return values as the columns of vectors; a uniform one is repeated."""
+    made = np.empty((max(map(len, values)), len(values)), values[0].dtype)
+    for i, value in enumerate(values):
+        made[:, i] = value
+    return made
 
 
 def _vreduce(operation: Operation) -> Callable[..., Array]:

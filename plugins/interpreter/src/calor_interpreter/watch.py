@@ -114,7 +114,10 @@ class Watch:
         """Return the access with the elements' cells."""
         flat = access.places
         if self.cells == 1:
-            return access._replace(places=flat + self.origin) if self.origin else access
+            if not self.origin:
+                return access
+            batch, operation, state, _, lanes, atomic = access
+            return Access(batch, operation, state, flat + self.origin, lanes, atomic)
         every = (flat * self.cells + self.origin)[:, None] + np.arange(self.cells)
         lanes = np.repeat(access.lanes, self.cells)
         return access._replace(places=every.reshape(-1), lanes=lanes)
@@ -122,12 +125,17 @@ class Watch:
 
 def reached(batch: Batch, places: Array, needed: Array | None) -> tuple[Array, Array]:
     """Return the accessed elements, flattened, and the unit of each."""
-    if needed is None and places.ndim == 1 and len(places) == batch.lanes:
-        return places, batch.every
-    shape: tuple[int, ...] = (batch.lanes, *places.shape[1:])
-    spread = np.broadcast_to(places, shape)
-    lanes = np.broadcast_to(batch.every if len(shape) == 1 else batch.every[:, None], shape)
+    places = batch.full(places)
     if needed is None:
-        return spread.reshape(-1), lanes.reshape(-1)
-    chosen = np.broadcast_to(needed, shape)
-    return spread[chosen], lanes[chosen]
+        if places.ndim == 1:
+            return places, batch.every
+        return places.reshape(-1), batch.spread(places.shape[1])
+    if places.ndim == 1:
+        lanes = np.flatnonzero(batch.full(needed))
+        return places.take(lanes), lanes
+    width = places.shape[1]
+    if needed.shape[1] < width:
+        lanes = np.flatnonzero(batch.full(needed))
+        return places[lanes].reshape(-1), lanes.repeat(width)
+    elements = np.flatnonzero(batch.full(needed))
+    return places.take(elements), batch.spread(width).take(elements)
