@@ -2,7 +2,7 @@
 
     python tools/choose_tests.py FILE [--part]
 
-A test is left to full runs where it takes at least 0.05 seconds and the tests that stay
+A test is left to full runs where it takes at least 0.02 seconds and the tests that stay
 cover what it covers: its function, the values of its simple parameters in its file, and the kernels
 that it runs on lanes, each with the types of its buffers and the kinds of its operations, checked
 or not. The costliest go first. With ``--part``, a measurement of some tests, others keep what was
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 STORED = Path(__file__).parents[1] / "testing" / "left_to_full_runs.json"
-LEAST = 0.05
+LEAST = 0.02
 WHAT = "Tests that only --full runs, and their seconds of processor time; nox -s costs writes this."
 
 
