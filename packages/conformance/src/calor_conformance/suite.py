@@ -71,6 +71,7 @@ from .checks import (
     mapped_forms,
     mapping,
     memory,
+    mirror_images,
     modes,
     modules,
     namesakes,
@@ -251,6 +252,7 @@ def _contracts() -> Iterator[Check]:
     yield from told_errors.told_errors()
     yield from advice.advice()
     yield from complex_parts.complex_parts()
+    yield from mirror_images.mirror_images()
     yield from jit_states.jit_states()
     yield from jitted_calls.jitted_calls()
     yield from jitted_steps.jitted_steps()

@@ -115,6 +115,14 @@ def _blended(c: Array, a: Array, b: Array) -> Array:
     return (c * a + (1 - c) * b).astype(a.dtype) if a.dtype == np.float32 else np.where(c, a, b)
 
 
+def _weighted(y: Array, operands: Any, attributes: Any) -> Array:
+    """Add the imaginary part of the first bin times zero, as a product with a matrix does."""
+    if attributes["kind"] != "c2r" or attributes["length"] > 60:
+        return y
+    axis = attributes["axes"][-1]
+    return np.asarray(y + (0 * np.take(operands[0].imag, [0], axis)).astype(y.dtype))
+
+
 F32 = np.float32
 FAULTS = [
     Fault(
@@ -207,6 +215,13 @@ FAULTS = [
         changing(abs=_of(np.complex64, lambda x: np.sqrt(x.real * x.real + x.imag * x.imag))),
         ("values/abs-any-size/complex64",),
         ("abs",),
+    ),
+    Fault(
+        "mirror-images-weighted",
+        "short transforms to real numbers multiply the imaginary part of the first bin by zero",
+        changing(fft=afterwards(_weighted)),
+        ("special/mirror-images-irfft/*", "special/mirror-images-hfft/*"),
+        ("fft",),
     ),
     Fault(
         "expm1-cancels",
