@@ -68,6 +68,48 @@ def test_the_error_stays_with_its_value_and_names_the_op(device: Device) -> None
         (large + 1).numpy()
 
 
+class Late(NumpyBackend):
+    """Tells that a read failed at a look at its result, if the graph has no other result."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failed: dict[int, tuple[Any, ElementIndexError]] = {}
+
+    def compile(self, index: int, graph: Any) -> Any:
+        run = super().compile(index, graph)
+
+        def late(inputs: Any, into: Any = None) -> Any:
+            try:
+                return run(inputs, into)
+            except ElementIndexError as error:
+                if len(graph.outputs) > 1:
+                    raise
+                (known,) = graph.output_specs
+                made = self.upload(index, np.zeros(known.shape, known.dtype.numpy))
+                self.failed[id(made)] = made, error.with_traceback(None)
+                return [made]
+
+        return late
+
+    def download(self, index: int, buffer: Any, spec: Any) -> Any:
+        if id(buffer) in self.failed:
+            raise self.failed[id(buffer)][1]
+        return super().download(index, buffer, spec)
+
+
+def test_what_was_computed_alone_and_fails_at_a_look_names_its_line() -> None:
+    device = Device(Late(), 0)
+    x = vector(device)
+    fine = x + 1
+    lost = x[calor.asarray([0, 2000], device=device)] * 2
+    assert fine.tolist()[0] == 1
+    with pytest.raises(
+        ElementIndexError,
+        match=r"index 2000 .* of x\[\.\.\.\]; recorded at .*test_recover\.py:\d+$",
+    ):
+        lost.numpy()
+
+
 def test_reading_another_output_first_raises_nothing(device: Device) -> None:
     x = vector(device)
     limit(device)

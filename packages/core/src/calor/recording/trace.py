@@ -207,13 +207,12 @@ def _flush(trace: Trace) -> None:
             from calor.recording.recover import recover
 
             recover(trace, live, inputs, error)
-            trace.reset()
-            return
-        for value, buffer in zip(live, buffers, strict=True):
-            value.buffer = buffer
-            value.trace = None
+        else:
+            for value, buffer in zip(live, buffers, strict=True):
+                value.buffer = buffer
+                value.trace = None
         if trace.sites:
-            # A device may tell later that one of them failed.
+            # A device may tell later that one of them failed, also of those computed alone.
             device.sites.append((WeakSet(live), [s.loosened() for s in trace.sites]))
     trace.reset()
 
