@@ -15,6 +15,8 @@ from calor.reference.precision import Array, quiet
 
 # Triangles up to this size are solved row by row, larger ones by halves.
 _ROWS = 16
+# How many columns are factored one by one, before the columns behind them follow at once.
+_COLUMNS = 32
 
 
 def cholesky(x: Array, *, upper: bool) -> Array:
@@ -126,14 +128,21 @@ def lu(x: Array) -> tuple[Array, Array]:
     result = np.array(x, order="C").reshape(count, m, n)
     order = np.tile(np.arange(m), (count, 1))
     batch = np.arange(count)
-    for k in range(min(m, n)):
-        pivot = k + np.argmax(np.abs(result[:, k:, k]), axis=1)
-        for rows in (result, order):
-            rows[batch, pivot], rows[:, k] = rows[:, k].copy(), rows[batch, pivot]
-        divisor = result[:, k, k]
-        divisor = np.where(divisor == 0, divisor.dtype.type(1), divisor)
-        result[:, k + 1 :, k] /= divisor[:, None]
-        result[:, k + 1 :, k + 1 :] -= result[:, k + 1 :, k, None] * result[:, k, None, k + 1 :]
+    for start in range(0, min(m, n), _COLUMNS):
+        end = min(start + _COLUMNS, m, n)
+        for k in range(start, end):
+            pivot = k + np.argmax(np.abs(result[:, k:, k]), axis=1)
+            for rows in (result, order):
+                rows[batch, pivot], rows[:, k] = rows[:, k].copy(), rows[batch, pivot]
+            divisor = result[:, k, k]
+            divisor = np.where(divisor == 0, divisor.dtype.type(1), divisor)
+            result[:, k + 1 :, k] /= divisor[:, None]
+            rest = result[:, k + 1 :, k + 1 : end]
+            rest -= result[:, k + 1 :, k, None] * result[:, k, None, k + 1 : end]
+        # The columns behind the panel follow from it by a solve and a product.
+        right = result[:, start:end, end:]
+        _solve_lower(result[:, start:end, start:end], right, unit_diagonal=True)
+        result[:, end:, end:] -= result[:, end:, start:end] @ right
     return result.reshape(x.shape), order.reshape(x.shape[:-1])
 
 

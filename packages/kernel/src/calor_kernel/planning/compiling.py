@@ -23,6 +23,7 @@ from calor_kernel.planning.dense_results import dense_results
 from calor_kernel.planning.drafts import Planned
 from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.flows import FLOWS, flow_refusal, has_flows, is_flow
+from calor_kernel.planning.hosted import on_host
 from calor_kernel.planning.joins import joining
 from calor_kernel.planning.late_casts import casts_behind
 from calor_kernel.planning.lean_scans import lean_scans
@@ -65,6 +66,8 @@ def _refusal(engine: Engine, graph: Graph, node: Node) -> str | None:
     if name in FLOWS:
         taken = flow_refusal(engine, graph, node) is None
         return None if taken else _body_refusal(engine, node)
+    if on_host(engine, graph, node):
+        return None
     specs = graph.specs
     views = tuple(View.dense(specs[v]) for v in node.inputs)
     if len(views) == 1:

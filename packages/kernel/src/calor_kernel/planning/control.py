@@ -25,6 +25,7 @@ from calor_kernel.device.protocol import Memory
 from calor_kernel.planning.device_loop import DeviceLoop
 from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.flows import is_flow
+from calor_kernel.planning.hosted import FACTORS, Factoring
 from calor_kernel.planning.parts import Part, Place, places_of
 from calor_kernel.planning.pitches import Pitches
 from calor_kernel.planning.plan import Plan, copied
@@ -325,10 +326,15 @@ class _Callback(_Flow):
 
     def __init__(self, engine: Engine, node: Node, graph: Graph, build: Compile) -> None:
         self.engine = engine
-        self.call: HostCall = node.attributes["call"]
+        results = [graph.specs[v] for v in node.outputs]
+        self.call: HostCall | Factoring
+        if node.op.name in FACTORS:
+            self.call, self.first = Factoring(node, results), 0
+        else:
+            self.call = node.attributes["call"]
+            # The token stays what it is.
+            self.first = len(results) - len(self.call.results)
         self.specs = [graph.specs[v] for v in node.inputs]
-        # The token stays what it is.
-        self.first = len(node.outputs) - len(self.call.results)
         self.required = sum(graph.specs[v].nbytes for v in node.outputs)
 
     def __call__(self, inputs: Buffers) -> Buffers:
@@ -353,6 +359,7 @@ _RUNNERS: Final[dict[str, Callable[[Engine, Node, Graph, Compile], _Flow]]] = {
     "scan": _Scan,
     "callback": _Callback,
     "ordered_callback": _Callback,
+    **dict.fromkeys(FACTORS, _Callback),
 }
 
 

@@ -1,4 +1,4 @@
-"""Which control flow runs by stages, and which is one op of a plan, since a family takes all steps.
+"""Which nodes run by stages: flows that no family takes as an op, and functions of the host.
 
 Requirements: whether a family takes a flow does not depend on the number of its steps, so a known
 flow of a new length asks no family.
@@ -12,6 +12,7 @@ from calor.graph.graph import Graph, Node
 from calor.interning import remember
 from calor_kernel.contract.work import Refusal, View
 from calor_kernel.planning.engine import Engine
+from calor_kernel.planning.hosted import on_host
 
 FLOWS: Final = frozenset(("cond", "while_loop", "scan", "callback", "ordered_callback"))
 
@@ -50,7 +51,9 @@ def flow_refusal(engine: Engine, graph: Graph, node: Node) -> str | None:
 
 def is_flow(engine: Engine, graph: Graph, node: Node) -> bool:
     """Return whether a node runs by stages; arguments as for :func:`flow_refusal`."""
-    return node.op.name in FLOWS and flow_refusal(engine, graph, node) is not None
+    if node.op.name in FLOWS:
+        return flow_refusal(engine, graph, node) is not None
+    return on_host(engine, graph, node)
 
 
 def has_flows(engine: Engine, graph: Graph) -> bool:

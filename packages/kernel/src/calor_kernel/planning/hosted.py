@@ -1,0 +1,101 @@
+"""Factorizations of matrices, which the host computes where it reads the device's memory.
+
+Requirements: NumPy's LAPACK takes whole matrices, with a reference row as its meaning. A matrix
+without a result gives NaN, as the decomposition does on other devices. Small matrices of a large
+batch stay on the device, whose kernels take a step of all matrices at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any, Final
+
+import numpy as np
+
+from calor.errors import LinearAlgebraError
+from calor.graph.graph import Graph, Node
+from calor.specs import Spec
+from calor_kernel.planning.engine import Engine
+
+# Rows whose decomposition goes through a matrix once for each of its columns, or more often.
+FACTORS: Final = frozenset(
+    ("cholesky", "det", "eig", "eigh", "inv", "lu", "qr", "slogdet", "solve", "svd",
+     "triangular_solve")
+)  # fmt: skip
+# The order from which on the host takes matrices of any batch, and of a few matrices.
+_LARGE: Final = 16
+_LEAST: Final = 4
+_FEW: Final = 64
+Array = np.ndarray[Any, Any]
+
+
+def on_host(engine: Engine, graph: Graph, node: Node) -> bool:
+    """Return whether the host computes a node.
+
+    Parameters
+    ----------
+    engine : Engine
+        The device.
+    graph : Graph
+        A graph.
+    node : Node
+        A node of it.
+    """
+    if node.op.name not in FACTORS or not engine.host_memory or node.op.reference is None:
+        return False
+    if not graph.host.isdisjoint(node.inputs):
+        return False
+    *lead, m, n = graph.specs[node.inputs[0]].shape
+    order = min(m, n)
+    return order >= _LARGE or (order >= _LEAST and prod(lead) <= _FEW)
+
+
+class Factoring:
+    """A node that the host computes, as a function of arrays.
+
+    Parameters
+    ----------
+    node : Node
+        The node.
+    results : sequence of Spec
+        Its results.
+    """
+
+    def __init__(self, node: Node, results: Sequence[Spec]) -> None:
+        assert node.op.reference is not None
+        self._function = node.op.reference
+        self._attributes = node.attributes
+        self._results = results
+
+    def __call__(self, *operands: Array) -> list[Array]:
+        """Return the results.
+
+        Parameters
+        ----------
+        *operands : numpy.ndarray
+            The operands; axes before the last two are a batch.
+
+        Returns
+        -------
+        list of numpy.ndarray
+            The results; NaN for a matrix without one.
+        """
+        try:
+            return self._computed(operands)
+        except (LinearAlgebraError, np.linalg.LinAlgError):
+            pass
+        made = [np.full(s.shape, np.nan, s.dtype.numpy) for s in self._results]
+        for place in np.ndindex(operands[0].shape[:-2]):
+            try:
+                found = self._computed([x[place] for x in operands])
+            except (LinearAlgebraError, np.linalg.LinAlgError):
+                continue
+            for whole, one in zip(made, found, strict=True):
+                whole[place] = one
+        return made
+
+    def _computed(self, operands: Sequence[Array]) -> list[Array]:
+        made = self._function(*operands, **self._attributes)
+        results = made if isinstance(made, tuple) else (made,)
+        return [np.ascontiguousarray(x) for x in results]

@@ -1,0 +1,112 @@
+"""Factorizations on the cpu: NumPy's LAPACK computes them, as stages of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import calor
+from calor import linalg
+from calor_kernel.planning import hosted
+
+Array = np.ndarray[Any, Any]
+
+
+@pytest.fixture(autouse=True)
+def _on_cpu() -> Iterator[None]:
+    with calor.device("cpu"):
+        yield
+
+
+@pytest.fixture
+def factored(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the nodes that the host computes."""
+    names: list[str] = []
+    made = hosted.Factoring.__init__
+
+    def noted(self: Any, node: Any, results: Any) -> None:
+        names.append(node.op.name)
+        made(self, node, results)
+
+    monkeypatch.setattr(hosted.Factoring, "__init__", noted)
+    return names
+
+
+def _positive(*shape: int, dtype: str = "float32") -> Array:
+    draws = np.random.default_rng(len(shape))
+    x = draws.standard_normal(shape)
+    if "complex" in dtype:
+        x = x + 1j * draws.standard_normal(shape)
+    x = x @ x.swapaxes(-1, -2).conj() / shape[-1] + np.eye(shape[-1])
+    return x.astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+@pytest.mark.parametrize("shape", [(5, 5), (40, 40), (3, 17, 17), (2, 2, 6, 6)])
+def test_results_are_those_of_numpy(
+    shape: tuple[int, ...], dtype: str, factored: list[str]
+) -> None:
+    x = _positive(*shape, dtype=dtype)
+    given = calor.asarray(x)
+    pairs: list[tuple[str, Callable[[Any], Any], Array]] = [
+        ("cholesky", linalg.cholesky, np.linalg.cholesky(x)),
+        ("inv", linalg.inv, np.linalg.inv(x)),
+        ("eigh", lambda x: linalg.eigh(x)[0], np.linalg.eigh(x)[0]),
+        ("det", linalg.det, np.linalg.det(x)),
+        ("slogdet", lambda x: linalg.slogdet(x)[1], np.linalg.slogdet(x)[1]),
+        ("svd", linalg.svdvals, np.linalg.svd(x, compute_uv=False)),
+        ("qr", lambda x: linalg.qr(x)[1], np.linalg.qr(x)[1]),
+        ("solve", lambda a: linalg.solve(a, a[..., :2]), np.linalg.solve(x, x[..., :2])),
+    ]
+    for name, function, wanted in pairs:
+        factored.clear()
+        got = calor.jit(lambda x, f=function: f(x * 1) * 2)(given).numpy()
+        assert factored == [name]
+        assert got.dtype == wanted.dtype
+        np.testing.assert_allclose(got, 2 * wanted, rtol=1e-3 if got.itemsize == 4 else 2e-4)
+
+
+def test_a_matrix_without_a_result_gives_nan_and_leaves_the_others() -> None:
+    x = _positive(3, 20, 20)
+    x[1] *= -1
+    singular = np.stack([x[0], np.zeros((20, 20), np.float32)])
+    low = calor.jit(lambda x: linalg.cholesky(x) + 0)(calor.asarray(x)).numpy()
+    inverse = calor.jit(lambda x: linalg.inv(x) + 0)(calor.asarray(singular)).numpy()
+    assert np.isnan(low[1]).any()
+    np.testing.assert_array_equal(low[::2], np.linalg.cholesky(x[::2]))
+    assert not np.isfinite(inverse[1]).any()
+    np.testing.assert_array_equal(inverse[0], np.linalg.inv(x[0]))
+
+
+def test_many_small_matrices_stay_on_the_device(factored: list[str]) -> None:
+    x = _positive(500, 5, 5)
+    got = calor.jit(linalg.cholesky)(calor.asarray(x)).numpy()
+    assert factored == []
+    np.testing.assert_allclose(got, np.linalg.cholesky(x), rtol=1e-3, atol=1e-4)
+
+
+def test_steps_of_a_loop_factor(factored: list[str]) -> None:
+    x = _positive(12, 12)
+
+    def body(carry: Any, _: Any) -> Any:
+        carry = linalg.inv(carry)
+        return carry, linalg.slogdet(carry)[1]
+
+    def run(x: Any) -> Any:
+        return calor.scan(body, x, None, length=3)
+
+    last, sizes = calor.jit(run)(calor.asarray(x))
+    assert {"inv", "slogdet"} <= set(factored)
+    wanted = np.linalg.slogdet(x)[1]
+    np.testing.assert_allclose(sizes.numpy(), [-wanted, wanted, -wanted], rtol=1e-3)
+    np.testing.assert_allclose(last.numpy(), np.linalg.inv(x), rtol=1e-2, atol=1e-4)
+
+
+def test_gradients_factor(factored: list[str]) -> None:
+    x = _positive(2, 10, 10, dtype="float64")
+    gradient = calor.jit(calor.grad(lambda x: linalg.slogdet(x)[1].sum()))(calor.asarray(x))
+    np.testing.assert_allclose(gradient.numpy(), np.linalg.inv(x).swapaxes(-1, -2), rtol=1e-9)
+    assert factored
