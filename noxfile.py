@@ -64,9 +64,13 @@ OFFLINE = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(WHEELHOUSE)}
 
 
 # Parts of `tests` that use all processors, one after the other.
-WIDE = ("lint", "unit", "conformance", "docs")
-# Parts that use one processor, beside each other; the longest first.
-NARROW = ("wheels", "third_party", "intel", "types")
+WIDE = ("unit", "conformance")
+# Parts that use one processor, beside each other, with their arguments; the longest first. Here the
+# examples of the pages run in one process, which imports and collects them once.
+NARROW = {
+    "docs": ("--lean", "--serial"), "third_party": (), "wheels": (), "types": (), "intel": (),
+    "lint": (),
+}  # fmt: skip
 PARTS = (*WIDE, *NARROW)
 TIMES = PartTimes()
 
@@ -81,7 +85,7 @@ def tests(session: nox.Session) -> None:
     """Is everything in order? Runs every check that a change has to pass, and says their times."""
     TIMES.print_at_exit(PARTS)
     for name in (*WIDE, "narrow"):
-        session.notify(name, ["--lean"] if name == "docs" else None)
+        session.notify(name)
 
 
 @nox.session(venv_backend="none")
@@ -332,7 +336,7 @@ def wheels(session: nox.Session) -> None:
         check = f"import {package}; assert 'site-packages' in {package}.__file__"
         run(session, together, "-c", check)
     # The unit session runs them all, on the sources.
-    tests = [*PARALLEL, str(CORE / "tests"), *(session.posargs or ["--sample", "5"])]
+    tests = [str(CORE / "tests"), *(session.posargs or ["--sample", "5"])]
     run(session, together, "-m", "pytest", *tests)
     new_backend(session, python, together, house / "calor-sample")
 
@@ -360,7 +364,9 @@ def third_party(session: nox.Session) -> None:
 def docs(session: nox.Session) -> None:
     """Do the pages build without a warning, and does every example in them run? `-- --lean`"""
     python = shared(session)
-    sphinx = ("-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "-j", "auto")
+    serial = "--serial" in session.posargs
+    jobs, processes = ("1", []) if serial else ("auto", PARALLEL)
+    sphinx = ("-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "-j", jobs)
     # Leanly, without pages of source text and without each name in the lists of contents: a third
     # of the time, and the same warnings.
     lean = ("-t", "lean") if "--lean" in session.posargs else ()
@@ -368,9 +374,9 @@ def docs(session: nox.Session) -> None:
     run(session, python, "-m", "towncrier", "build", "--draft", "--version", "next", silent=True)
     packages = [str(project / "src") for project in PROJECTS]
     readmes = existing(*(project / "README.md" for project in PROJECTS))
-    run(session, python, "-m", "pytest", *PARALLEL, "--doctest-modules", *packages)
+    run(session, python, "-m", "pytest", *processes, "--doctest-modules", *packages)
     pages = ("-p", "markdown_examples", "docs", "README.md", *readmes)
-    run(session, python, "-m", "pytest", *PARALLEL, *pages)
+    run(session, python, "-m", "pytest", *processes, *pages)
 
 
 @nox.session(python=["3.12", "3.13", "3.14"])

@@ -37,9 +37,9 @@ def test_all_run_and_those_that_fail_are_named(
         timed.append(name)
         return nullcontext()
 
-    session: Any = SimpleNamespace(posargs=["this"], log=told.append, error=fail)
+    session: Any = SimpleNamespace(log=told.append, error=fail)
     with pytest.raises(RuntimeError, match="^did not pass: bad$"):
-        beside.run_beside(session, ["bad", "good"], timer)
+        beside.run_beside(session, {"bad": [], "good": ["this"]}, timer)
     assert sorted(timed) == ["bad", "good"]
     text = "\n".join(told)
     assert "bad ended:" in text
