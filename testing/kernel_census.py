@@ -228,7 +228,7 @@ def described(device: str) -> Iterator[None]:
     before = {name: os.environ.get(name) for name in ("CALOR_CACHE", "CALOR_TUNE", "CALOR_KEEP")}
     os.environ.update(CALOR_CACHE="0", CALOR_TUNE="off", CALOR_COMPILE_WORKERS="0")
     # The process may have opened the device itself; a test before this one may have.
-    tables: Sequence[dict[str, Any]] = (backends, registry._devices)
+    tables: Sequence[dict[str, Any]] = (backends, registry._devices._made)
     opened = [_taken(table, device) for table in tables]
     backends[device] = KernelBackend(device, lambda index: made)
     # A device of a kind that no distribution brings is known while it is described.

@@ -81,7 +81,8 @@ def _masked(theirs: str, layer: str, ours: str) -> Keyword:
         # True is what is left out in PyTorch's layers, and what is attended to in calor's.
         mask = "p" if theirs.endswith("padding_mask") else "~m"
         calls = (f"{theirs}={mask}", f"{theirs}={mask}", f"{ours}=~{mask}")
-    return Keyword(theirs, "t", *map(layer.format, calls), "np.zeros((1, 2, 2))")
+    call, wrong, right = map(layer.format, calls)
+    return Keyword(theirs, "t", call, wrong, right, "np.zeros((1, 2, 2))")
 
 
 ROWS = (
