@@ -246,4 +246,4 @@ if not TYPE_CHECKING:
 
 _explain(globals(), "calor_nn.functional.", every=True)
 # PyTorch's have inplace=.
-relu, silu, elu, leaky_relu = map(_explained, (relu, silu, elu, leaky_relu))
+relu, silu, elu, leaky_relu = map(_explained, (relu, silu, elu, leaky_relu))  # type: ignore[arg-type]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import calor
 from calor.errors import ArgumentError, ShapeError
@@ -81,7 +81,7 @@ def pad(
     return _cropped(calor.pad(x, added, mode=_MODES.get(mode, mode), value=fill), widths)  # type: ignore[arg-type]
 
 
-def _widths(pad: Sequence[int], x: Tensor) -> list[tuple[int, int]]:
+def _widths(pad: Any, x: Tensor) -> list[tuple[int, int]]:
     """Return a pair for each axis, in their order."""
     if not isinstance(pad, Sequence) or any(isinstance(n, Sequence) for n in pad):
         raise ShapeError(
