@@ -135,7 +135,7 @@ def test_beta1_of_adam_is_scheduled_with_what_follows_from_it():
     made = optimizer(Adam)
     Scheduler(made, beta1=Constant(0.5)).step()
     assert made.param_groups[1].betas == (0.45, 0.999)
-    assert made.param_groups[1].rest1 == pytest.approx(0.55)
+    assert made.param_groups[1].rest_beta1 == pytest.approx(0.55)
 
 
 def test_scheduler_continues_from_its_state():

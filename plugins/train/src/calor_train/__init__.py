@@ -27,7 +27,20 @@ from calor_train.metrics import (
     RunningMean,
     TopK,
 )
-from calor_train.optimizers import SGD, Adam, AdamW, Optimizer, ParameterGroup
+from calor_train.optimizers import (
+    SGD,
+    Adadelta,
+    Adagrad,
+    Adam,
+    Adamax,
+    AdamW,
+    NAdam,
+    Optimizer,
+    ParameterGroup,
+    RAdam,
+    RMSprop,
+    Rprop,
+)
 from calor_train.scaling import GradScaler
 from calor_train.scheduler import Scheduler
 from calor_train.schedules import (
@@ -50,8 +63,11 @@ from calor_train.schedules import (
 __all__ = [
     "SGD",
     "Accuracy",
+    "Adadelta",
+    "Adagrad",
     "Adam",
     "AdamW",
+    "Adamax",
     "ArrayDataset",
     "CSVLog",
     "Callback",
@@ -75,12 +91,16 @@ __all__ = [
     "Mean",
     "Metric",
     "MultiStep",
+    "NAdam",
     "NonFiniteLossError",
     "OneCycle",
     "OneCycleMomentum",
     "Optimizer",
     "ParameterGroup",
     "Polynomial",
+    "RAdam",
+    "RMSprop",
+    "Rprop",
     "RunningMean",
     "Schedule",
     "Scheduler",

@@ -258,7 +258,7 @@ class _Optimizer:
 def _narrow(package: Any, name: str, rng: Rng) -> None:
     """Moments that are kept in a narrower dtype are rounded to it, and steps are near."""
     array = np.asarray(rng.normal(size=5), np.float32)
-    how = {**_RULES[name][1](rng), "eps": 1e-3} if name != "SGD" else {"lr": 0.1, "momentum": 0.5}
+    how = {"lr": 0.1, "momentum": 0.5} if name == "SGD" else {**_RULES[name][1](rng), "eps": 1e-3}
     made, tensors = [], []
     for kind in ("bfloat16", None):
         tensors.append(calor.asarray(array, requires_grad=True))
@@ -269,7 +269,8 @@ def _narrow(package: Any, name: str, rng: Rng) -> None:
             optimizer.update([tensor], [g])
     found = made[0].state_dict()["state"]["0"]
     for slot, value in found.items():
-        if slot != "step":
+        # Numbers of a parameter are no moments of its elements.
+        if slot not in ("step", "mu_product"):
             assert value.dtype is bfloat16, f"{slot} of {name} is kept in {value.dtype.name}"
     compare(tensors[0].numpy(), tensors[1].numpy(), f"{name} of {how} with narrow state", 3e-2)
     for bad, given in (("int32", array), ("float32", array.astype(np.complex64))):
@@ -297,7 +298,8 @@ def drawn_optimizers() -> Iterator[Check]:
     """Yield a check of each optimizer, if the package is installed."""
     if find_spec(PACKAGE) is None:
         return
-    for name in _RULES:
+    # Rprop has no rate that a history could change: the first one is the length of its steps.
+    for name in sorted(set(_RULES) - {"Rprop"}):
         yield Check(
             kind="functions",
             subject=f"{PACKAGE}.drawn-{name}",

@@ -304,7 +304,7 @@ def _count(count: Any) -> str:
 def _optimizers(nn: Any, train: Any, rng: Rng) -> None:
     layer = nn.Linear(2, 3)
     rates = [round(float(r), 3) for r in rng.uniform(0.01, 1, 2)]
-    for name in ("SGD", "Adam", "AdamW"):
+    for name in ("SGD", "Adam", "AdamW", "RMSprop", "NAdam", "Rprop"):
         groups = [{"params": [layer.weight], "lr": rates[0]}, {"params": [layer.bias]}]
         made = getattr(train, name)(groups, lr=rates[1])
         first, *lines, last = repr(made).split("\n")

@@ -23,13 +23,13 @@ from calor.dtypes import bool_, float32, int32, int64
 from ..rows.functions.comparing import compare
 from ..rows.functions.drawing import Rng, a_shape, coin, source
 from .base import Array, Check, Place
+from .optimizer_formulas import FORMULAS, Rule
 
 PACKAGE: Final = "calor_train"
 CONTRACT: Final = "what trains follows its formula at every setting, step after step"
 # Of steps, which are traced, and of what is quick.
 _STEPS, _TURNS = 3, 10
 Run = Callable[[Any, Rng, Place], None]
-Rule = Callable[[Array, Array, dict[str, Any], dict[str, Any], int], Array]
 
 
 def _floats(rng: Rng, shape: tuple[int, ...]) -> Array:
@@ -85,6 +85,7 @@ _RULES: Final[dict[str, tuple[Rule, Callable[[Rng], dict[str, Any]]]]] = {
     "SGD": (_sgd, _sgd_settings),
     "Adam": (partial(_adam, decoupled=False), _adam_settings),
     "AdamW": (partial(_adam, decoupled=True), _adam_settings),
+    **FORMULAS,
 }
 
 
@@ -147,7 +148,8 @@ def _optimizer(name: str, package: Any, rng: Rng, place: Place) -> None:
         gradients = held.gradients()
         if turn == 2:
             # A learning rate that changes, and an optimizer that goes on with the stored state.
-            held.how[1]["lr"] *= 0.5
+            # The rate of Rprop is that of its first step.
+            held.how[1]["lr"] *= 1.0 if name == "Rprop" else 0.5
             held.optimizer.param_groups[1]["lr"] = held.how[1]["lr"]
             stored = held.optimizer.state_dict()
             held.optimizer = held.made()

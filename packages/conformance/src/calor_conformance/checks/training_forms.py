@@ -24,6 +24,7 @@ from ..rows.functions.comparing import compare, wide
 from ..rows.functions.drawing import Rng, a_shape, source
 from .base import Array, Check, Place
 from .errors import raised
+from .optimizer_formulas import DEFAULTS
 from .training import _RULES, CONTRACT, PACKAGE
 
 # Defaults are those of the field.
@@ -33,6 +34,7 @@ _DEFAULTS: Final[dict[str, dict[str, Any]]] = {
              "amsgrad": False},
     "AdamW": {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 1e-2,
               "amsgrad": False},
+    **DEFAULTS,
 }  # fmt: skip
 _NEAR: Final = {float16: 2e-3, bfloat16: 2e-2}
 
@@ -76,7 +78,8 @@ def _halves(package: Any, rng: Rng, place: Place) -> None:
         if not place.plain.info.dtypes.get(kind):
             continue
         for name, (_, settings) in _RULES.items():
-            how = {**settings(rng), "weight_decay": 0.1}
+            how = settings(rng)
+            how |= {"weight_decay": 0.1} if "weight_decay" in how else {}
             p = calor.asarray(np.asarray(rng.normal(size=(5,))).astype(kind.numpy),
                               requires_grad=True)  # fmt: skip
             optimizer = getattr(package, name)([p], **how)

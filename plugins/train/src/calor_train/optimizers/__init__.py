@@ -1,8 +1,27 @@
-"""Optimizers: SGD, Adam, AdamW, and what they are built from."""
+"""Optimizers, one family a module, and what they are built from."""
 
+from calor_train.optimizers.adagrad import Adadelta, Adagrad
 from calor_train.optimizers.adam import Adam, AdamW
+from calor_train.optimizers.adamax import Adamax
 from calor_train.optimizers.base import Optimizer
 from calor_train.optimizers.group import ParameterGroup
+from calor_train.optimizers.nadam import NAdam
+from calor_train.optimizers.radam import RAdam
+from calor_train.optimizers.rmsprop import RMSprop
+from calor_train.optimizers.rprop import Rprop
 from calor_train.optimizers.sgd import SGD
 
-__all__ = ["SGD", "Adam", "AdamW", "Optimizer", "ParameterGroup"]
+__all__ = [
+    "SGD",
+    "Adadelta",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Adamax",
+    "NAdam",
+    "Optimizer",
+    "ParameterGroup",
+    "RAdam",
+    "RMSprop",
+    "Rprop",
+]

@@ -2,47 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import calor
 from calor import DType, Tensor
-from calor.errors import ArgumentError
 from calor_train.optimizers.base import Optimizer, Parameters
-from calor_train.optimizers.group import ParameterGroup
+from calor_train.optimizers.decays import BetasGroup, Factors
 
 
-class Corrections:
-    """The bias corrections of one step, computed once for each dtype and device.
-
-    Both moments start at zero and so are too small at first; after ``t`` steps they are divided by
-    1 − betaᵗ. The first correction joins the learning rate; of the second the root is kept.
-    """
-
-    def __init__(self, group: AdamGroup) -> None:
-        self.group = group
-        self.found: dict[Any, tuple[Tensor, Tensor]] = {}
-
-    def of(self, index: int, p: Tensor) -> tuple[Tensor, Tensor]:
-        """Return step size and root of the second correction for a parameter, of shape (1,)."""
-        key = (p.dtype, p.device)
-        if key not in self.found:
-            group = self.group
-            assert group.steps is not None
-            t = group.steps.astype(p.dtype).to(device=p.device)
-            sizes = group.lr / -calor.expm1(t * group.log_beta1)
-            self.found[key] = (sizes, calor.sqrt(-calor.expm1(t * group.log_beta2)))
-        sizes, roots = self.found[key]
-        place = slice(index, index + 1) if p.ndim else index
-        return sizes[place], roots[place]
-
-
-class AdamGroup(ParameterGroup):
+class AdamGroup(BetasGroup):
     """Parameters of Adam with the running moments of their gradients.
 
-    1 − beta and log beta are computed on the host in double precision: in float32, 1 − 0.999 would
-    be wrong in the fifth digit. The moments of half types are float32 unless ``state_dtype`` says
+    The moments of half types are float32 unless ``state_dtype`` says
     otherwise, which takes two bytes more each than PyTorch's: with beta2 = 0.999 a bfloat16 moment
     cannot become smaller, since a thousandth less rounds to the same number. After gradients that
     were ten times as large, such steps stay eleven times too small for good.
@@ -54,81 +26,42 @@ class AdamGroup(ParameterGroup):
         "eps",
         "beta1",
         "beta2",
-        "rest1",
-        "rest2",
+        "rest_beta1",
+        "rest_beta2",
         "log_beta1",
         "log_beta2",
     )
-    pairs = True
     decoupled: ClassVar[bool] = False
 
     eps: Any
-    beta1: Any
-    beta2: Any
-    rest1: Any
-    rest2: Any
-    log_beta1: Any
-    log_beta2: Any
 
     def __init__(
-        self,
-        params: Sequence[Tensor],
-        names: Sequence[str],
-        *,
-        betas: tuple[float, float],
-        amsgrad: bool,
-        **options: Any,
+        self, params: Sequence[Tensor], names: Sequence[str], *, amsgrad: bool, **options: Any
     ) -> None:
         self.amsgrad = amsgrad
         slots = ("exp_avg", "exp_avg_sq", *(("max_exp_avg_sq",) if amsgrad else ()))
-        super().__init__(params, names, slots=slots, counted=True, betas=betas, **options)
-
-    def set_numbers(self, **numbers: Any) -> None:
-        self.betas = numbers.pop("betas")
-        super().set_numbers(**numbers)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in ("beta1", "beta2"):
-            if isinstance(value, Tensor) or not 0 <= float(value) < 1:
-                raise ArgumentError(
-                    f"{name} must be a number, at least 0 and below 1, not {value!r}"
-                )
-            beta = float(value)
-            super().__setattr__(f"rest{name[-1]}", 1.0 - beta)
-            super().__setattr__(f"log_{name}", math.log(beta) if beta else -math.inf)
-        super().__setattr__(name, value)
-
-    @staticmethod
-    def checked(name: str, value: Any) -> float:
-        """Return a hyper-parameter as a float; ArgumentError when it is out of its range."""
-        return float(value) if name.startswith("log_") else ParameterGroup.checked(name, value)
-
-    @property
-    def betas(self) -> tuple[float, float]:
-        """The decay rates of the two running moments."""
-        return (self.beta1, self.beta2)
-
-    @betas.setter
-    def betas(self, value: tuple[float, float]) -> None:
-        self.beta1, self.beta2 = value
+        super().__init__(params, names, slots=slots, counted=True, **options)
 
     def hyperparameters(self) -> tuple[str, ...]:
         """Return the names that ``state_dict`` holds."""
         return ("lr", "betas", "eps", "weight_decay", "amsgrad", "maximize")
 
-    def prepare(self) -> Corrections:
-        """Return what all parameters of a step share."""
-        return Corrections(self)
+    def factors(self, t: Tensor) -> tuple[Tensor, ...]:
+        """Return step sizes and roots of the second bias correction.
 
-    def change(self, index: int, p: Tensor, g: Tensor, shared: Corrections) -> Tensor:
+        Both moments start at zero and so are too small at first; after ``t`` steps they are divided
+        by 1 − betaᵗ. The first correction joins the learning rate; of the second the root is kept.
+        """
+        sizes = self.lr / -calor.expm1(t * self.log_beta1)
+        return sizes, calor.sqrt(-calor.expm1(t * self.log_beta2))
+
+    def change(self, index: int, p: Tensor, g: Tensor, shared: Factors) -> Tensor:
         """Return the parameter after a step."""
         decays = "weight_decay" in self.used
         if decays and not self.decoupled:
             g = g + p * self.weight_decay
-        mean = self.held("exp_avg", index, p)
-        mean = self.hold("exp_avg", index, mean + (g - mean) * self.rest1)
-        square = self.held("exp_avg_sq", index, p) * self.beta2 + g * g * self.rest2
-        square = self.hold("exp_avg_sq", index, square)
+        mean = self.average("exp_avg", index, g, self.rest_beta1)
+        square = self.squares("exp_avg_sq", index, g)
         if self.amsgrad:
             largest = self.held("max_exp_avg_sq", index, p)
             square = self.hold("max_exp_avg_sq", index, calor.maximum(largest, square))

@@ -91,7 +91,7 @@ class ParameterGroup(Stateful):
         with calor.no_grad():
             forms = [enter(p.detach(), self.pairs) for p in self.params]
             kept = None if state_dtype is None else self._kept_in(as_dtype(state_dtype), forms)
-            self.state = {slot: [calor.zeros_like(x, dtype=kept) for x in forms] for slot in slots}
+            self.state = {slot: [self.initial(slot, x, kept) for x in forms] for slot in slots}
             self.masters: list[Tensor | None] = [
                 x.copy()
                 if master_weights and x.dtype is not p.dtype and not p.dtype.is_complex
@@ -184,6 +184,25 @@ class ParameterGroup(Stateful):
             The names.
         """
         return (*self.dynamic, "maximize")
+
+    def initial(self, slot: str, form: Tensor, dtype: DType | None) -> Tensor:
+        """Return a state tensor as it is before the first step.
+
+        Parameters
+        ----------
+        slot : str
+            The name of the state.
+        form : Tensor
+            The parameter in the form in which a step is computed.
+        dtype : DType or None
+            The dtype of the state; None for that of `form`.
+
+        Returns
+        -------
+        Tensor
+            Zeros, unless a subclass begins elsewhere.
+        """
+        return calor.zeros_like(form, dtype=dtype)
 
     def prepare(self) -> Any:
         """Return what all parameters of a step share; `change` receives it.
