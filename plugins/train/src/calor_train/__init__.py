@@ -1,5 +1,7 @@
 """Training for calor: optimizers, schedules, data loading, a training loop with a live screen."""
 
+from typing import TYPE_CHECKING
+
 from calor_train.callbacks import Callback, Checkpoint, CSVLog, EarlyStopping
 from calor_train.clipping import (
     clip_by_global_norm,
@@ -41,6 +43,7 @@ from calor_train.optimizers import (
     RMSprop,
     Rprop,
 )
+from calor_train.plateau import ReduceLROnPlateau
 from calor_train.scaling import GradScaler
 from calor_train.scheduler import Scheduler
 from calor_train.schedules import (
@@ -100,6 +103,7 @@ __all__ = [
     "Polynomial",
     "RAdam",
     "RMSprop",
+    "ReduceLROnPlateau",
     "Rprop",
     "RunningMean",
     "Schedule",
@@ -116,3 +120,10 @@ __all__ = [
     "global_norm",
     "random_split",
 ]
+
+if not TYPE_CHECKING:
+    # Hidden from type checkers, for which a module with __getattr__ has every attribute.
+    def __getattr__(name: str) -> object:
+        from calor_train.migration import missing
+
+        raise missing(name)
