@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from calor_train.averaging import ExponentialMovingAverage
 from calor_train.callbacks import Callback, Checkpoint, CSVLog, EarlyStopping
 from calor_train.clipping import (
     clip_by_global_norm,
@@ -85,6 +86,7 @@ __all__ = [
     "Dataset",
     "EarlyStopping",
     "Exponential",
+    "ExponentialMovingAverage",
     "GradScaler",
     "Joined",
     "Learner",
