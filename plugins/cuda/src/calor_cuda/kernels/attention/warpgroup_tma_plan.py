@@ -287,7 +287,8 @@ class Cube:
             for ring in own:
                 ring.fetch((n, head), first, tile, phase ^ 1)
             at = (n, head // g.group)
-            for begin in kl.range(0, plan.end(first, g, causal), plan.block):
+            # Of a loop that is not unrolled, compilers leave planes that multiply a register less.
+            for begin in kl.loop_range(0, plan.end(first, g, causal), plan.block, unroll=2):
                 for step in self.steps:
                     step.fetch(at, begin, stage, parity)
                 stage, parity = following(stage, parity, plan.stages)
