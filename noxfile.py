@@ -286,6 +286,19 @@ def http_fuzz(session: nox.Session) -> None:
     run(session, shared(session), "-m", "pytest", "plugins/http/tests/test_fuzz.py", env=env)
 
 
+@part
+def soak(session: nox.Session) -> None:
+    """Do servers survive kills, full disks, crowds, a million calls? `-- FOLDER kills --kills 20`
+
+    Everything takes two hours; FOLDER gets what is written, and the result.
+    """
+    if not session.posargs:
+        session.error("name a folder for what is written: nox -s soak -- FOLDER")
+    folder, *options = session.posargs
+    out = ("--out", folder, "--json", f"{folder}/result.json")
+    run(session, shared(session), "benchmarks/soak.py", *options, *out)
+
+
 @nox.session
 def real_models(session: nox.Session) -> None:
     """Do models that people install answer as they should? `-- --whole --json FILE --device cpu`"""

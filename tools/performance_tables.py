@@ -461,6 +461,38 @@ def onnx_import() -> Iterator[str]:
     yield from table(("weights", "size", "load", "peak memory / weights"), rows)
 
 
+def promised(result: Result) -> Iterator[str]:
+    """The bars of a result, and whether they hold."""
+    bars = (
+        (b["bar"], f"{b['value']:.3g}", f"{b['limit']:.3g}", "yes" if b["met"] else "**no**")
+        for b in result["bars"]
+    )
+    yield from table(("promised", "measured", "limit", "holds"), bars)
+
+
+def soaked() -> Iterator[str]:
+    """What servers survived, each run with its setting."""
+    for place, name in enumerate(names_of("soak-")):
+        result = newest(name)
+        if place:
+            yield ""
+        yield from setting(result)
+        yield ""
+        yield from promised(result)
+
+
+def parsed(name: str = "wire-parsers-zen3") -> Iterator[str]:
+    """What reading and writing on the wire costs beside libraries."""
+    result = newest(name)
+    yield from setting(result)
+    yield ""
+    known = (
+        (r.case, r.peer, duration(r.ours), duration(r.theirs), ratio(r.ratio))
+        for r in ratios(result)
+    )
+    yield from table(("case", "beside", "calor", "peer", "ratio"), known, numbers_from=2)
+
+
 def remote(name: str = "remote-cpu-zen3") -> Iterator[str]:
     """What devices of another machine cost, and what is promised of them."""
     result = newest(name)
@@ -472,11 +504,7 @@ def remote(name: str = "remote-cpu-zen3") -> Iterator[str]:
     )
     yield from table(("case", "beside", "calor there", "peer", "ratio"), known, numbers_from=2)
     yield ""
-    bars = (
-        (b["bar"], f"{b['value']:.3g}", f"{b['limit']:.3g}", "yes" if b["met"] else "**no**")
-        for b in result["bars"]
-    )
-    yield from table(("promised", "measured", "limit", "holds"), bars)
+    yield from promised(result)
     grown = result["memory"]
     client, server = (f"{grown['bytes_per_call'][side]:.3f}" for side in ("client", "server"))
     yield ""
@@ -547,4 +575,6 @@ TABLES: dict[str, Callable[[], Iterator[str]]] = {
     "many-sizes": many_sizes,
     "onnx-import": onnx_import,
     "remote": remote,
+    "soaks": soaked,
+    "wire": parsed,
 }

@@ -1,0 +1,1 @@
+"""Servers of devices and of models for a long time, under kills, full disks and many clients."""
