@@ -23,7 +23,7 @@ from calor_kernel.planning.dense_results import dense_results
 from calor_kernel.planning.drafts import Planned
 from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.flows import FLOWS, flow_refusal, has_flows, is_flow
-from calor_kernel.planning.hosted import on_host
+from calor_kernel.planning.hosted import on_host, with_factors
 from calor_kernel.planning.joins import joining
 from calor_kernel.planning.late_casts import casts_behind
 from calor_kernel.planning.lean_scans import lean_scans
@@ -124,7 +124,7 @@ def known_in_stages(engine: Engine, graph: Graph) -> bool:
     """
     if not has_flows(engine, graph) or has_single_steps(graph, partial(_by_host, engine)):
         return False
-    if repeats(engine.device.info, graph):
+    if _repeats(engine, graph):
         structure = structure_of(graph)
         if structure is not None and structure.key not in engine.unrepeated:
             return False
@@ -174,7 +174,7 @@ def compile_graph(engine: Engine, graph: Graph) -> Executable:
     graph = arranged(without_single_steps(engine, graph)) if planned is None else planned[0].graph
     if has_flows(engine, graph):
         made = None
-        if repeats(engine.device.info, graph):
+        if _repeats(engine, graph):
             made = _repeated(engine, graph, key, planned)
         return made or ControlPlan(engine, Staged.of(engine, graph), compile_body)
     # A family that takes all steps of a scan is asked for each number of steps.
@@ -183,6 +183,10 @@ def compile_graph(engine: Engine, graph: Graph) -> Executable:
     if structure is not None:
         return engine.replanning.plan(graph, structure, key, planned)
     return plan_anew(engine, graph, key, planned)
+
+
+def _repeats(engine: Engine, graph: Graph) -> bool:
+    return repeats(engine.device.info, graph) and not with_factors(engine, graph)
 
 
 def _repeated(
@@ -206,7 +210,7 @@ def _repeated(
 def planned_form(engine: Engine, graph: Graph) -> Graph:
     """Return a graph that a device takes in the form in which it is planned."""
     graph = arranged(graph)
-    return _with_bodies(engine, graph) if repeats(engine.device.info, graph) else graph
+    return _with_bodies(engine, graph) if _repeats(engine, graph) else graph
 
 
 def _with_bodies(engine: Engine, graph: Graph) -> Graph:

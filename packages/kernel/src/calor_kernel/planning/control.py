@@ -7,7 +7,7 @@ The memory bound of a call is known before it runs, except for the number of ste
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -34,6 +34,7 @@ from calor_kernel.planning.steps import CHUNK, Steps
 from calor_kernel.planning.whole import Refused, Stage, Whole
 
 Compile = Callable[["Engine", Graph], Executable]
+Array = np.ndarray[Any, Any]
 Buffers = list[Any]
 # The values that are read and made, and the executable.
 _Stage = tuple[tuple[int, ...], tuple[int, ...], "Executable | _Flow"]
@@ -327,13 +328,15 @@ class _Callback(_Flow):
     def __init__(self, engine: Engine, node: Node, graph: Graph, build: Compile) -> None:
         self.engine = engine
         results = [graph.specs[v] for v in node.outputs]
-        self.call: HostCall | Factoring
+        self.call: Callable[..., Iterable[Array]]
+        self.first = 0
         if node.op.name in FACTORS:
-            self.call, self.first = Factoring(node, results), 0
+            self.call = Factoring(node, results)
         else:
-            self.call = node.attributes["call"]
+            call: HostCall = node.attributes["call"]
+            self.call = call
             # The token stays what it is.
-            self.first = len(results) - len(self.call.results)
+            self.first = len(results) - len(call.results)
         self.specs = [graph.specs[v] for v in node.inputs]
         self.required = sum(graph.specs[v].nbytes for v in node.outputs)
 

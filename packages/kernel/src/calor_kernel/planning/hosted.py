@@ -51,6 +51,27 @@ def on_host(engine: Engine, graph: Graph, node: Node) -> bool:
     return order >= _LARGE or (order >= _LEAST and prod(lead) <= _FEW)
 
 
+def with_factors(engine: Engine, graph: Graph) -> bool:
+    """Return whether the host may take part in a graph, at some size, or in its sub-graphs.
+
+    Parameters
+    ----------
+    engine : Engine
+        The device.
+    graph : Graph
+        A graph.
+    """
+    return engine.host_memory and _named(graph)
+
+
+def _named(graph: Graph) -> bool:
+    return any(
+        node.op.name in FACTORS
+        or any(isinstance(a, Graph) and _named(a) for a in node.attributes.values())
+        for node in graph.nodes
+    )
+
+
 class Factoring:
     """A node that the host computes, as a function of arrays.
 

@@ -20,6 +20,7 @@ from calor.graph.open_graph import OpenGraph
 from calor.sizes import Function, Size, TooManyGuards, Trace, function_of, hint_of, text_of
 from calor_kernel.planning.compiling import planned_form, refusals
 from calor_kernel.planning.engine import Engine
+from calor_kernel.planning.hosted import with_factors
 from calor_kernel.planning.structure import Structure, structure_of
 
 # How far the sizes that a template is learned from are from those of the call.
@@ -48,6 +49,8 @@ class SizedPlans:
             if smaller is known:
                 raise Unfit
             graph, known = decompose(graph, reasons), smaller
+        if with_factors(engine, known):
+            raise Unfit
         graph, known = planned_form(engine, graph), planned_form(engine, known)
         sized, found = structure_of(graph), structure_of(known)
         if sized is None or found is None or sized.key != found.key:
