@@ -8,6 +8,7 @@ from fuzzing.families import (
     decoding,
     elementwise,
     experts,
+    factors,
     images,
     indexing,
     layouts,
@@ -30,7 +31,7 @@ from fuzzing.families import (
 _MODULES = (
     linear, attention, convolution, norms, elementwise, moving, rows, indexing, reductions, pooling,
     updates, ordering, layouts, recurrent, attention_forms, decoding, experts, images, losses,
-    norm_forms, optimizers, sparse, spectra,
+    norm_forms, optimizers, sparse, spectra, factors,
 )  # fmt: skip
 FAMILIES: dict[str, Family] = {
     family.name: family for module in _MODULES for family in module.FAMILIES
