@@ -287,7 +287,8 @@ def _narrow(package: Any, name: str, rng: Rng) -> None:
 
 def _run(name: str, place: Place) -> None:
     package = import_module(PACKAGE)
-    if place.plain.info.dtypes.get(bfloat16):
+    # A sign that rounding turns is a whole step the other way.
+    if place.plain.info.dtypes.get(bfloat16) and name != "Lion":
         _narrow(package, name, source([place.seed, crc32(f"narrow {name}".encode())]))
     for turn in range(_HISTORIES):
         rng = source([place.seed, crc32(f"drawn {name}".encode()), turn])

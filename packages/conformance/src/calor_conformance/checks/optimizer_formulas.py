@@ -109,6 +109,13 @@ def _rprop(p: Array, g: Array, state: State, how: dict[str, Any], step: int) -> 
     return np.asarray(p - np.sign(g) * size)
 
 
+def _lion(p: Array, g: Array, state: State, how: dict[str, Any], step: int) -> Array:
+    first, second = how["betas"]
+    made = np.sign(first * state.get("m", 0.0) + (1.0 - first) * g) + how["weight_decay"] * p
+    _moved(state, "m", g, second)
+    return np.asarray(p - how["lr"] * made)
+
+
 _BETAS: Final = [(0.9, 0.999), (0.5, 0.95), (0.0, 0.6)]
 _DECAY: Final = [0.0, 0.1]
 FORMULAS: Final[dict[str, tuple[Rule, Settings]]] = {
@@ -128,6 +135,7 @@ FORMULAS: Final[dict[str, tuple[Rule, Settings]]] = {
     "RAdam": (_radam, lambda rng: _drawn(
         rng, betas=[*_BETAS, (0.9, 0.9)], eps=[1e-8, 1e-3], weight_decay=_DECAY,
         decoupled_weight_decay=[False, True])),
+    "Lion": (_lion, lambda rng: _drawn(rng, betas=_BETAS, weight_decay=_DECAY)),
     "Rprop": (_rprop, lambda rng: _drawn(
         rng, etas=[(0.5, 1.2), (0.3, 2.0)], step_sizes=[(1e-6, 50.0), (0.05, 0.2)])),
 }  # fmt: skip
@@ -142,5 +150,6 @@ DEFAULTS: Final[dict[str, dict[str, Any]]] = {
               "momentum_decay": 4e-3, "decoupled_weight_decay": False},
     "RAdam": {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.0,
               "decoupled_weight_decay": False},
+    "Lion": {"lr": 1e-4, "betas": (0.9, 0.99), "weight_decay": 0.0},
     "Rprop": {"lr": 1e-2, "etas": (0.5, 1.2), "step_sizes": (1e-6, 50.0)},
 }  # fmt: skip

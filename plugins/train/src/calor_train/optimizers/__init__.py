@@ -5,6 +5,8 @@ from calor_train.optimizers.adam import Adam, AdamW
 from calor_train.optimizers.adamax import Adamax
 from calor_train.optimizers.base import Optimizer
 from calor_train.optimizers.group import ParameterGroup
+from calor_train.optimizers.lion import Lion
+from calor_train.optimizers.muon import Muon
 from calor_train.optimizers.nadam import NAdam
 from calor_train.optimizers.radam import RAdam
 from calor_train.optimizers.rmsprop import RMSprop
@@ -18,6 +20,8 @@ __all__ = [
     "Adam",
     "AdamW",
     "Adamax",
+    "Lion",
+    "Muon",
     "NAdam",
     "Optimizer",
     "ParameterGroup",
