@@ -200,6 +200,7 @@ def calls(function: FunctionType) -> Iterator[FunctionType]:
         called = resolve(node.func, function) if isinstance(node, ast.Call) else None
         if isinstance(called, type) and ours(called.__module__):
             called = vars(called).get("__init__")
+            called = called if called is None else inspect.unwrap(called)
         if isinstance(called, FunctionType) and ours(called.__module__):
             yield inspect.unwrap(called)
 
@@ -240,6 +241,7 @@ def undocumented_raises(item: Public, doc: Validator) -> Iterator[tuple[str, str
     function = inspect.unwrap(item.thing)
     if isinstance(function, type):
         function = vars(function).get("__init__")
+    function = inspect.unwrap(function) if callable(function) else function
     if not isinstance(function, FunctionType):
         return
     documented = {entry.type or entry.name for entry in doc.doc["Raises"]}

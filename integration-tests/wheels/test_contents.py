@@ -26,8 +26,9 @@ PROJECTS = sorted(
 # views that are written through 10 kB, other files of weights 8 kB, and memory limits, products of
 # scans and resampling 8 kB, traces for each size of code that asks for types 2 kB, gradients of
 # what is cast once, left by others or asked for through recomputation 2 kB, values that come from
-# other backends without the host 1 kB, and tangents of loops and branches 2 kB.
-CORE_WHEEL_LIMIT = 541_000
+# other backends without the host 1 kB, tangents of loops and branches 2 kB, and masks by other
+# names, things made once a key and random states that leave a device 2 kB.
+CORE_WHEEL_LIMIT = 543_000
 
 each_project = pytest.mark.parametrize("project", PROJECTS, ids=lambda path: str(path.name))
 

@@ -45,7 +45,7 @@ def test_the_page_uses_every_ratio_of_the_results() -> None:
     results = tool("benchmark_results")
     text = PAGE.read_text("utf-8")
     for path in sorted(results.RESULTS.glob("*.json")):
-        rows = json.loads(path.read_text("utf-8")).get("rows", [{}])
+        rows = json.loads(path.read_text("utf-8")).get("rows") or [{}]
         name = path.stem[: -len("-2026-01-01")]
         if (
             "ratio" in rows[0]

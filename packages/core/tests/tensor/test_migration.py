@@ -128,7 +128,8 @@ def test_errors_from_inside_a_function_are_left_alone() -> None:
 
 def test_every_keyword_of_the_table_can_be_met() -> None:
     assert {n for ours in KEYWORDS.values() for n in ours} - RENAMED <= {
-        "dropout", "value", "end_axis", "axis2", "max", "stable", "generator",
+        "dropout", "value", "end_axis", "axis2", "max", "stable", "generator", "source_causal",
+        "target_causal", "memory_causal",
     }  # fmt: skip
 
 

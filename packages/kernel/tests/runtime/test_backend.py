@@ -159,7 +159,8 @@ def test_a_device_that_flushes_float32_says_of_which_dtypes():
 def test_claims_have_reasons():
     backend = backend_of()
     with calor.device("numpy"):
-        x = calor.ones((4, 4))
+        # Larger matrices are left to the host.
+        x = calor.ones((3, 3))
         graph = calor.trace(lambda x: calor.linalg.qr(x)[0] + x.T, x)
     claim = backend.claim(0, graph)
     taken = {graph.nodes[i].op.name for part in claim.parts for i in part}
