@@ -23,9 +23,6 @@ class LionGroup(BetasGroup):
         """Return the names that ``state_dict`` holds."""
         return ("lr", "betas", "weight_decay", "maximize")
 
-    def prepare(self) -> None:
-        """Return nothing: the steps do not depend on their number."""
-
     def change(self, index: int, p: Tensor, g: Tensor, shared: Any) -> Tensor:
         """Return the parameter after a step."""
         before = self.held("exp_avg", index, p)

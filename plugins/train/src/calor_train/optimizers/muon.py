@@ -33,7 +33,7 @@ class MuonGroup(ParameterGroup):
         names: Sequence[str],
         *,
         nesterov: bool,
-        ns_coefficients: tuple[float, float, float],
+        ns_coefficients: Sequence[float],
         ns_steps: int,
         adjust_lr_fn: Adjust | None,
         **options: Any,
