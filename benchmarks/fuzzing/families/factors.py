@@ -120,13 +120,13 @@ def _filter(batch: int, n: int, seen: int) -> Any:
 
 
 def _align(batch: int, n: int, points: int) -> Any:
-    def call(lib: Any, a: Any, b: Any) -> Any:
+    def call(lib: Any, a: Any, b: Any, x: Any) -> Any:
         crossed = _turned(single(a)) @ single(a) / points + 0.1 * _turned(single(b)) @ single(a)
         u, _, vh = lib.linalg.svd(crossed / points + lib.eye(n, device=a.device))
-        return like(single(a) @ (u @ vh), a)
+        return like(single(x) @ (u @ vh), x)
 
     whole: Shape = (batch, points, n)
-    return [Operand(whole, fixed=True), Operand(whole, fixed=True)], call, whole
+    return [Operand(whole, fixed=True), Operand(whole, fixed=True), Operand(whole)], call, whole
 
 
 def _project(batch: int, n: int, rows: int) -> Any:
