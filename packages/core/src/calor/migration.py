@@ -7,7 +7,6 @@ here is loaded until a name is missing.
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
@@ -468,7 +467,8 @@ def wrong_call(
     for theirs in keywords:
         if theirs not in accepted:
             # Python names the first keyword only.
-            text = re.sub(r"(unexpected keyword argument) '.*'$", rf"\1 {theirs!r}", text)
+            head, found, _ = text.rpartition("unexpected keyword argument ")
+            text = f"{head}{found}{theirs!r}" if found else text
             advice = mask_advice(theirs, accepted) or ADVICE.get(theirs)
             ours = next((n for n in KEYWORDS.get(theirs, ()) if n in accepted), None)
             positional_only = function.__code__.co_posonlyargcount
