@@ -66,7 +66,7 @@ def _route(p: Parameters) -> Work:
 
     made = () if balance else (tokens, picks)
     # Of half types two weights may be equal, and libraries pick either.
-    given = [Operand((tokens, experts), "float32" if balance else "float")]
+    given = [Operand((tokens, experts), "float32")]
     return _work(p, given, call, made, 5.0 * tokens * experts, experts)
 
 

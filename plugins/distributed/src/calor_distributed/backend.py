@@ -160,8 +160,11 @@ class GroupBackend(Backend):
                 "rank": FULL,
             },
             limits={
-                name: min(i.limits[name] for i in infos if name in i.limits)
-                for name in dict.fromkeys(n for i in infos for n in i.limits)
+                **{
+                    name: min(i.limits[name] for i in infos if name in i.limits)
+                    for name in dict.fromkeys(n for i in infos for n in i.limits)
+                },
+                "members": self.world,
             },
             flushes=frozenset().union(*(i.flushes for i in infos)),
         )

@@ -109,7 +109,8 @@ class Info:
     ops : mapping, optional
         A State for an op's name, or for (name, dtype), where it differs from the dtype's.
     limits : mapping of str to int, optional
-        Numbers such as "max_rank" or "max_buffer_bytes".
+        Numbers such as "max_rank" or "max_buffer_bytes"; "members" of a device that runs a program
+        once for each of several devices.
     flushes : frozenset of DType, optional
         Floating dtypes, declared partial, of which subnormal numbers may be treated as zero, as
         operands and as results.

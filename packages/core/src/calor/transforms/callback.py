@@ -50,8 +50,9 @@ def callback(
         The arguments. Leaves that are no tensors are passed as they are.
     ordered : bool, optional
         Whether the function does more than to return something, such as printing. It is then called
-        each time that the program passes here, in the program's order. By default it must be pure:
-        it may be called more than once, and is not called if nothing needs its results.
+        each time that the program passes here, in the program's order; on a group of devices each
+        member passes, one after another. By default it must be pure: it may be called more than
+        once, and is not called if nothing needs its results.
 
     Returns
     -------
