@@ -21,6 +21,7 @@ from .checks import (
     broadcast_operands,
     calls,
     captured_loops,
+    casts_at_ties,
     changed_settings,
     collected_gradients,
     collectives,
@@ -66,6 +67,7 @@ from .checks import (
     layer_states,
     layers,
     limits,
+    long_sums,
     loops_with_state,
     lowered_transforms,
     mapped_forms,
@@ -109,6 +111,7 @@ from .checks import (
     training_forms,
     transfers,
     transforms,
+    unread_parts,
     uses_again,
     values,
     weight_files,
@@ -210,6 +213,9 @@ def _contracts() -> Iterator[Check]:
     yield from orders_of_axes.orders_of_axes()
     yield from broadcast_operands.broadcast_operands()
     yield from index_dtypes.index_dtypes()
+    yield from casts_at_ties.casts_at_ties()
+    yield from long_sums.long_sums()
+    yield from unread_parts.unread_parts()
     yield from parameter_forms.parameter_forms()
     yield from distributions.families()
     yield from crossings.crossings()
