@@ -44,6 +44,7 @@ from .checks import (
     drawn_networks,
     drawn_optimizers,
     drawn_sizes,
+    drawn_updates,
     drawn_views,
     drawn_weights,
     ended_work,
@@ -55,6 +56,7 @@ from .checks import (
     function_dtypes,
     gradients,
     graphs,
+    held_by_results,
     history,
     host_arrays,
     host_calls,
@@ -83,6 +85,7 @@ from .checks import (
     nested_transforms,
     non_finite,
     orders_of_axes,
+    orders_of_views,
     parameter_forms,
     partitions,
     persistence,
@@ -115,6 +118,7 @@ from .checks import (
     uses_again,
     values,
     weight_files,
+    where_state_lives,
     whole_derivatives,
     wrong_uses,
 )
@@ -252,6 +256,10 @@ def _contracts() -> Iterator[Check]:
     yield from nested_modes.nested_modes()
     yield from ended_work.ended_work()
     yield from uses_again.uses_again()
+    yield from orders_of_views.orders_of_views()
+    yield from drawn_updates.drawn_updates()
+    yield from where_state_lives.where_state_lives()
+    yield from held_by_results.held_by_results()
     yield from changed_settings.changed_settings()
     yield from asked_memory.asked_memory()
     yield from printed.printed()

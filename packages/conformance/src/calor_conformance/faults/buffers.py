@@ -56,6 +56,23 @@ def _one_by_one(executable: Any, run: Call, inputs: Sequence[Any], into: Any) ->
     return made
 
 
+class Exported(NumpyBuffer):
+    """A buffer that always says that somebody outside can see it."""
+
+    __slots__ = ()
+    exported = True
+
+
+class NeverInPlace(Broken):
+    """Results say that somebody outside can see them, so no state is ever written in place."""
+
+    def leave(self, index: int, value: Array, spec: Any, into: Any) -> Any:
+        """Wrap results in buffers that count as exported."""
+        if into is not None:
+            return super().leave(index, value, spec, into)
+        return Exported(value, self._memory)
+
+
 def _into_once(executable: Any, run: Call, inputs: Sequence[Any], into: Any) -> list[Any]:
     """Write in place at the first call; later only say so."""
     executable.calls = getattr(executable, "calls", 0) + bool(into and any(into))
@@ -146,6 +163,12 @@ def _element_by_element(executable: Any, run: Call, inputs: Sequence[Any], into:
 
 
 FAULTS = [
+    Fault(
+        "never-in-place",
+        "results count as seen from outside, so that each step moves its state to fresh memory",
+        NeverInPlace,
+        ("state/where-state-lives",),
+    ),
     Fault(
         "outputs-share",
         "two outputs that hold the same numbers share their memory",

@@ -41,6 +41,18 @@ def _leaks_when_an_index_fails(
         raise
 
 
+class KeepsWholes(Broken):
+    """A part of a result is a view, which keeps the whole memory and counts as its own bytes."""
+
+    def own(self, index: int, values: Sequence[Any], inputs: Sequence[Any]) -> list[Array]:
+        """Copy what is not dense, and what is of an input."""
+        given = [array if array.base is None else array.base for array in inputs]
+        right = super().own(index, values, inputs)
+        made = [np.asarray(value) for value in values]
+        views = [m.flags.carray and all(m.base is not g for g in given) for m in made]
+        return [m if view else r for m, r, view in zip(made, right, views, strict=True)]
+
+
 class LeaksThreads(Broken):
     """Each thread leaves its workspace behind."""
 
@@ -252,6 +264,12 @@ FAULTS = [
         "each call that an index out of range ends leaves a small buffer behind",
         calling(_leaks_when_an_index_fails),
         ("memory/no_leak_of_errors",),
+    ),
+    Fault(
+        "part-keeps-the-whole",
+        "a small part of a large intermediate result is a view of it, which keeps all of it",
+        KeepsWholes,
+        ("memory/held-by-small-results",),
     ),
     Fault(
         "leak-of-threads",

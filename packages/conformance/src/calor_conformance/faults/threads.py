@@ -24,6 +24,15 @@ def _scratch(executable: Any, run: Call, inputs: Sequence[Any], into: Any) -> li
     return run(executable.scratch, into)
 
 
+def _targets(executable: Any, run: Call, inputs: Sequence[Any], into: Any) -> list[Any]:
+    """Keep the buffers to write to where every other thread keeps its own."""
+    if into is None or threading.active_count() == 1:
+        return run(inputs, into)
+    executable.targets = list(into)
+    time.sleep(1e-4)
+    return run(inputs, executable.targets)
+
+
 class OneWorkspace(Broken):
     """All executables compute in one workspace, which threads write at once."""
 
@@ -102,6 +111,12 @@ class OneThread(Broken):
 
 
 FAULTS = [
+    Fault(
+        "targets-shared",
+        "an executable keeps the buffers that it writes in place in one place for all threads",
+        calling(_targets),
+        ("threads/drawn-updates",),
+    ),
     Fault(
         "scratch-shared",
         "an executable keeps its operands in one place for all threads",
