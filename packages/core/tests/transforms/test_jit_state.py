@@ -24,6 +24,13 @@ def address(t: Any) -> int:
     return int(t.numpy(copy=False).__array_interface__["data"][0])
 
 
+class _TwoNumbers(Stateful):
+    dynamic = ("rate", "other")
+
+    def __init__(self, rate: float, other: float) -> None:
+        self.rate, self.other = rate, other
+
+
 class TestCaptures:
     def test_a_captured_tensor_is_read_at_each_call(self) -> None:
         w = tensor(2)
@@ -210,6 +217,14 @@ class TestObjects:
         with pytest.raises(TraceError, match="changes the structure of a Growing"):
             calor.jit(grow)(tensor(1))
         assert calor.jit(lambda x: x * growing.w)(tensor(2)).tolist() == [2.0]
+
+    def test_equal_numbers_are_no_tied_tensors(self) -> None:
+        f = calor.jit(lambda p, x: x * p.rate + p.other)
+        rate = 0.05
+        for other in (rate, float("0.05"), 0.5):
+            two = _TwoNumbers(rate, other)
+            assert f(two, tensor(2)).item() == 2 * rate + other
+        assert f.trace_count == 1
 
     def test_tied_weights_are_one_input(self) -> None:
         model = Pair(tied=True)

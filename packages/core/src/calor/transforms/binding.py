@@ -278,6 +278,7 @@ def _requires(handles: Iterable[Any]) -> list[bool]:
 
 
 def _tied(leaves: list[Any]) -> list[int]:
-    """Return, for each leaf, the place of the first that is the same tensor."""
+    """Return, for each tensor, the place of the first that is the same; numbers are no ties."""
     first: dict[int, int] = {}
-    return [first.setdefault(id(leaf), place) for place, leaf in enumerate(leaves)]
+    tensors = (leaf for leaf in leaves if isinstance(leaf, Handle))
+    return [first.setdefault(id(leaf), place) for place, leaf in enumerate(tensors)]
