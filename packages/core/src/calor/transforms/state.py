@@ -200,6 +200,58 @@ def members(objects: Sequence[Stateful]) -> list[Stateful]:
     return list(found.values())
 
 
+class Snapshot:
+    """What objects hold at a time, and what the lists and dictionaries below them hold."""
+
+    def __init__(self, objects: Sequence[Stateful]) -> None:
+        self.objects = [(obj, dict(vars(obj))) for obj in objects]
+        self.lists: dict[int, tuple[list[Any], list[Any]]] = {}
+        self.dicts: dict[int, tuple[dict[Any, Any], dict[Any, Any]]] = {}
+        for _, held in self.objects:
+            for name, value in held.items():
+                if name != JITTED_METHODS:
+                    self._note(value)
+
+    def _note(self, value: Any) -> None:
+        if isinstance(value, list):
+            if id(value) in self.lists:
+                return
+            self.lists[id(value)] = value, [*value]
+        elif isinstance(value, dict):
+            if id(value) in self.dicts:
+                return
+            self.dicts[id(value)] = value, {**value}
+        elif not isinstance(value, tuple):
+            return
+        for child in value.values() if isinstance(value, dict) else value:
+            self._note(child)
+
+    def take_back(self) -> None:
+        """Give all attributes and containers what they held."""
+        self.put_back()
+        for obj, held in self.objects:
+            obj._restore(held)
+
+    def put_back(self) -> None:
+        """Take back changes of containers, and assignments of containers and of objects.
+
+        They are not counted as assignments.
+        """
+        for items, kept in self.lists.values():
+            if list(map(id, items)) != list(map(id, kept)):
+                items[:] = kept
+        for table, held in self.dicts.values():
+            if [(k, id(v)) for k, v in table.items()] != [(k, id(v)) for k, v in held.items()]:
+                table.clear()
+                table.update(held)
+        for obj, held in self.objects:
+            now = vars(obj)
+            for name, value in held.items():
+                whole = isinstance(value, Stateful | dict | list | tuple)
+                if whole and name != JITTED_METHODS and now.get(name) is not value:
+                    now[name] = value
+
+
 def holds_tensors(value: Any) -> bool:
     """Return whether a value is a tensor or a container that has one inside."""
     if isinstance(value, Handle | Stateful):

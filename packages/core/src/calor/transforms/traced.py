@@ -22,7 +22,7 @@ from calor.tensor.values import Handle, Value
 from calor.transforms.argument_gradients import Sinks, kinds, present
 from calor.transforms.arguments import NUMBERS, Arguments
 from calor.transforms.simplify import simplify
-from calor.transforms.state import Stateful, members, named_leaves
+from calor.transforms.state import Snapshot, Stateful, members, named_leaves
 
 Leaf = tuple[str, Any, Any, Any]
 
@@ -147,16 +147,16 @@ class Tracer:
         trace = self.trace = GraphTrace(self.device, self.name)
         trace.unrecorded = self.unrecorded
         trace.on_number = self._meet
-        before = [(obj, dict(vars(obj))) for obj in self.known]
+        before = Snapshot(self.known)
         try:
             with trace:
                 made = self._traced()
         except BaseException:
             # A trace that fails leaves every object as it was.
-            for obj, held in before:
-                obj._restore(held)
+            before.take_back()
             raise
         finally:
+            before.put_back()
             for _, owner, key, leaf in self.held:
                 if get(owner, key) is not leaf:
                     put(owner, key, leaf)
@@ -182,13 +182,18 @@ class Tracer:
         numbers = [trace.placeholder(weak_spec(n), host=True) for n in arguments.numbers]
         number_places = [i for i, leaf in enumerate(self.held) if type(leaf[3]) in NUMBERS]
         for i in number_places:
-            _, owner, key, number = self.held[i]
+            path, owner, key, number = self.held[i]
+            if isinstance(owner, tuple):
+                raise TraceError(
+                    f"{self.name} reads a state whose {path} is a number in a tuple beside "
+                    f"tensors; hold it in a list, or in a tensor"
+                )
             put(owner, key, trace.placeholder(weak_spec(number), host=True))
         first_source = trace.count
         before = [t._value for t in tensors]
         args, kwargs = arguments.rebuild(tensors, numbers)
         result = self.function(*args, **kwargs)
-        self._check_structure(number_places)
+        now = self._held_now(number_places)
         leaves, structure = tree.flatten(result)
 
         outputs: list[Any] = []
@@ -204,11 +209,12 @@ class Tracer:
             for i, (t, value) in enumerate(zip(tensors, before, strict=True))
             if t._value is not value
         ]
-        # An attribute that was given another tensor counts as a write to the tensor it held.
+        # A place that was given another tensor counts as a write to the tensor it held, also where
+        # the list of that place is another one now.
         replaced = {
-            id(leaf): get(owner, key)
-            for _, owner, key, leaf in self.held
-            if isinstance(leaf, Handle) and get(owner, key) is not leaf
+            id(leaf): new
+            for (_, _, _, leaf), new in zip(self.held, now, strict=True)
+            if isinstance(leaf, Handle) and new is not leaf
         }
         for _, _, _, leaf in self.held:
             if id(leaf) in replaced:
@@ -262,7 +268,8 @@ class Tracer:
             enabled=trace.enabled,
         )
 
-    def _check_structure(self, number_places: list[int]) -> None:
+    def _held_now(self, number_places: list[int]) -> list[Any]:
+        """Return what is in each place of a leaf after the call; refuse what no write can do."""
         for structure, obj in zip(self.structures, self.objects, strict=True):
             if tree.flatten(obj)[1] != structure:
                 raise TraceError(
@@ -270,9 +277,16 @@ class Tracer:
                     f"traced (a new tensor attribute, or a static one assigned); do that before "
                     f"the jitted call, or hold what changes in a tensor"
                 )
+        now = [leaf for o in self.objects for *_, leaf in named_leaves(o)]
+        for (path, _, _, leaf), value in zip(self.held, now, strict=True):
+            if isinstance(leaf, Handle) and not isinstance(value, Handle):
+                raise TraceError(
+                    f"{self.name} puts a {type(value).__name__} where {path} is a tensor while it "
+                    f"is traced; put a tensor there, as calor.full_like makes it"
+                )
         for i in number_places:
             _, owner, key, _ = self.held[i]
-            value = get(owner, key)
+            value = now[i]
             if (
                 not isinstance(value, Handle)
                 or value._value.position >= self.trace.count
@@ -282,6 +296,7 @@ class Tracer:
                     f"{self.name} assigns the number {key!r} of a {type(owner).__name__} while it "
                     f"is traced; hold a number that changes inside in a tensor"
                 )
+        return now
 
     def _first_grad(self, handle: Handle) -> Any:
         noted = self.trace.grads.get(id(handle))
