@@ -2,6 +2,7 @@
 
 import gc
 import pickle
+import subprocess
 import sys
 from typing import Any
 
@@ -260,3 +261,32 @@ def test_several_gpus_compute_side_by_side() -> None:
         assert (x.numpy() == host * 2).all()
     assert (moved.numpy() == host * 4).all()
     backend.close()
+
+
+ENDS = """
+from types import SimpleNamespace
+from calor_cuda.launches import DriverGraph
+
+def destroy(name):
+    return lambda made: print(name, made)
+
+driver = SimpleNamespace(
+    cuGraphCreate=lambda flags: (0, "1"), cuGraphDestroy=destroy("graph"),
+    cuGraphInstantiate=lambda graph, flags: (0, "2"), cuGraphExecDestroy=destroy("executable"),
+)
+
+def made():
+    graph = DriverGraph(driver, ())
+    graph._instantiate(driver)
+    return graph
+
+dropped, kept = made(), made()
+del dropped
+print("the end")
+"""
+
+
+def test_graphs_are_destroyed_when_they_are_dropped_and_not_at_the_end() -> None:
+    done = subprocess.run([sys.executable, "-c", ENDS], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["executable 2", "graph 1", "the end"]
+    assert done.stderr == ""

@@ -11,7 +11,8 @@ else it runs, and nothing overlaps them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
@@ -116,21 +117,26 @@ def node_of(driver: Any, launch: tuple[int, ...]) -> Any:
 
 
 class DriverGraph:
-    """A graph of the driver; ``handles`` are its buffers, ``executable`` is set when it is made."""
+    """A graph of the driver; ``handles`` are its buffers, ``executable`` is set when it is made.
+
+    What it is made of is destroyed with it, but not when the interpreter ends: the driver's module
+    may be gone by then, and the driver frees everything itself.
+    """
 
     executable: int
 
     def __init__(self, driver: Any, handles: tuple[int, ...]) -> None:
         self._driver = driver
         self.handles = handles
-        self.graph: Any = None
-        self.made: Any = None
-        self._destroy = driver.cuGraphExecDestroy, driver.cuGraphDestroy
-        self.graph = self._made(driver.cuGraphCreate(0))
+        # A failed constructor may have created some of them alone.
+        self._parts: list[tuple[Callable[[Any], Any], Any]] = []
+        weakref.finalize(self, _destroy, self._parts).atexit = False
+        self.graph = self._part(driver.cuGraphDestroy, driver.cuGraphCreate(0))
 
     def _instantiate(self, driver: Any) -> None:
         """Make the executable of the nodes so far."""
-        self.made = self._made(driver.cuGraphInstantiate(self.graph, 0))
+        made = driver.cuGraphInstantiate(self.graph, 0)
+        self.made = self._part(driver.cuGraphExecDestroy, made)
         self.executable = int(self.made)
 
     def _add_launch(
@@ -152,11 +158,18 @@ class DriverGraph:
             raise failure(int(code), "recording launches as a graph")
         return made[0] if made else None
 
-    def __del__(self) -> None:
-        # A failed constructor may have created only one of them.
-        for destroy, made in zip(self._destroy, (self.made, self.graph), strict=True):
-            if made is not None:
-                destroy(made)
+    def _part(self, destroy: Callable[[Any], Any], answer: tuple[Any, ...]) -> Any:
+        """Return what the driver made, which goes with the graph."""
+        made = self._made(answer)
+        self._parts.append((destroy, made))
+        return made
+
+
+def _destroy(parts: list[tuple[Callable[[Any], Any], Any]]) -> None:
+    """Destroy what a graph is made of, the last part first."""
+    while parts:
+        destroy, made = parts.pop()
+        destroy(made)
 
 
 class Graph(DriverGraph):
@@ -226,7 +239,7 @@ class TimedGraph(DriverGraph):
 
     def _record(self, after: list[Any]) -> list[Any]:
         """Add an event after a node; return its node."""
-        event = self._made(self._driver.cuEventCreate(0))
+        event = self._part(self._driver.cuEventDestroy, self._driver.cuEventCreate(0))
         self.events.append(event)
         add = self._driver.cuGraphAddEventRecordNode
         return [self._made(add(self.graph, after, len(after), event))]
@@ -235,8 +248,3 @@ class TimedGraph(DriverGraph):
         """Return the times of the launches in the last run, which has ended."""
         elapsed = self._driver.cuEventElapsedTime
         return [1e-3 * float(self._made(elapsed(*pair))) for pair in pairwise(self.events)]
-
-    def __del__(self) -> None:
-        super().__del__()
-        for event in self.events:
-            self._driver.cuEventDestroy(event)

@@ -140,7 +140,7 @@ class AdoptedBuffer(KernelBuffer):
 class ForeignBuffer(KernelBuffer):
     """Device memory owned by another library, which may write to it at any time."""
 
-    __slots__ = ("finish", "owner")
+    __slots__ = ("owner",)
 
     exported = True
 
@@ -149,13 +149,18 @@ class ForeignBuffer(KernelBuffer):
     ) -> None:
         super().__init__(pool, handle, [], nbytes)
         self.owner = owner
-        self.finish = finish
         self.stamp = OPEN
+        # When the interpreter ends, nobody writes to the memory again, and modules may be gone.
+        weakref.finalize(self, _await_reads, finish).atexit = False
 
     def __del__(self) -> None:
-        """Leave the memory to its owner after all queued reads."""
-        with suppress(DeviceError):
-            self.finish()
+        """Leave the memory to its owner."""
+
+
+def _await_reads(finish: Callable[[], None]) -> None:
+    """Wait for all queued reads of a buffer that ends; its owner is dropped afterwards."""
+    with suppress(DeviceError):
+        finish()
 
 
 class ShadowedBuffer(AdoptedBuffer):
