@@ -1,13 +1,14 @@
 """A pytest plugin: which tests are left to full runs (``--full``), by what they cost.
 
 A run with ``--costs FILE`` leaves out slow tests alone, and appends a line for each test to a file:
-the seconds of processor time that it took, in this process and its children, and what it covers.
+the seconds of processor time that it took, in this process and its children, what it covers, and
+the lines of the packages that it runs, where Python has ``sys.monitoring`` (3.12).
 ``tools/choose_tests.py`` picks from these lines the costly tests that cover nothing that the others
 do not, and stores them in ``testing/left_to_full_runs.json``. A run without ``--full`` leaves out
 what is stored there. Slow tests are not measured: other tests cannot rely on what they cover.
 
 A stored test is known by its name and parameters, not by its file, so that it is found where files
-are moved. Where two tests have one name and the same parameters, both are run.
+are moved; by its file and folder too where another test has the name and the same parameters.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from math import prod
@@ -23,19 +25,25 @@ from typing import Any
 
 import pytest
 
+from lines_run import LinesRun
+
 STORED = Path(__file__).parent / "left_to_full_runs.json"
 
 
-def name_of(nodeid: str) -> str:
-    """Return a test's class, function and parameters: its name wherever its file lies."""
-    return nodeid.partition("::")[2]
+def names_of(nodeid: str) -> tuple[str, str]:
+    """Return the names of a test: its class, function and parameters, and with the file's before.
+
+    The first is its name wherever its file lies; the second has the file's name and folder.
+    """
+    path, _, name = nodeid.partition("::")
+    return name, "::".join(["/".join(path.split("/")[-2:]), name])
 
 
 def left_out(nodeids: Sequence[str], stored: Sequence[str]) -> set[str]:
-    """Return which tests are stored as left to full runs; of namesakes, none is."""
-    count = Counter(map(name_of, nodeids))
+    """Return which tests are stored as left to full runs; none that shares a stored name is."""
+    count = Counter(name for nodeid in nodeids for name in names_of(nodeid))
     unique = {name for name in stored if count[name] == 1}
-    return {nodeid for nodeid in nodeids if name_of(nodeid) in unique}
+    return {nodeid for nodeid in nodeids if not unique.isdisjoint(names_of(nodeid))}
 
 
 def stored_names() -> list[str]:
@@ -52,18 +60,27 @@ def processor_time() -> float:
 def parameters(item: pytest.Item) -> list[str]:
     """Return what a test covers by its place: its function, and the simple parameters in its file.
 
-    A device, a dtype or a flag is a simple parameter, of which each value stays covered in each
-    file. A row of a table of cases is not: its values are written for that one test.
+    A device, a dtype or a flag is a simple parameter. A row of a table of cases is not: its values
+    are written for that one test. Neither is a size, since the kernels of each are told.
     """
     function = item.nodeid.partition("[")[0]
     spec = getattr(item, "callspec", None)
     found = [function]
     for name, value in (spec.params if spec is not None else {}).items():
-        if isinstance(value, str | bool | int | float | None):
+        if isinstance(value, str | bool | None):
             found.append(f"{item.nodeid.partition('::')[0]} {name}={value}")
         elif isinstance(getattr(value, "name", None), str):
             found.append(f"{item.nodeid.partition('::')[0]} {name}={value.name}")
     return found
+
+
+def about(kernel: Any, how: str) -> set[str]:
+    """Return what a launch covers: its kernel in a form, with its callees, with each dtype."""
+    types = {str(p.memory.type) for p in kernel.parameters if p.memory is not None}
+    # The files of its operations tell namesakes apart.
+    files = sorted({Path(op.position[0]).stem for op in kernel.body.walk() if op.position})
+    said = [f"form {form(kernel)}", f"of {' '.join(files)}", *(f"on {one}" for one in types)]
+    return {f"kernel {kernel.name} {one} {how}" for one in said}
 
 
 def form(kernel: Any) -> str:
@@ -82,22 +99,20 @@ class Costs:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.kernels: set[str] = set()
+        self.lines = LinesRun() if hasattr(sys, "monitoring") else None
 
     def watch(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Look at each launch on lanes from here on."""
+        """Look at each launch on lanes from here on, and at the lines that run."""
         from calor_interpreter.machine import Launch
+
+        if self.lines is not None:
+            self.lines.start()
 
         made = Launch.__init__
 
         def noted(launch: Any, kernel: Any, cubes: Any, checks: bool, output: Any) -> None:
             made(launch, kernel, cubes, checks, output)
-            memories = [p.memory for p in kernel.parameters if p.memory is not None]
-            types = sorted({str(memory.type) for memory in memories})
-            # The files of its operations tell namesakes apart.
-            files = sorted({op.position[0] for op in kernel.body.walk() if op.position})
-            names = (Path(file).stem for file in files)
-            how = "checked" if checks and prod(cubes) else "unchecked"
-            self.kernels.add(" ".join(["kernel", kernel.name, *names, *types, form(kernel), how]))
+            self.kernels |= about(kernel, "checked" if checks and prod(cubes) else "unchecked")
 
         monkeypatch.setattr(Launch, "__init__", noted)
 
@@ -105,6 +120,8 @@ class Costs:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         """Time a test with its fixtures."""
         self.kernels.clear()
+        if self.lines is not None:
+            self.lines.take()
         start = processor_time()
         result = yield
         row = {
@@ -112,6 +129,8 @@ class Costs:
             "seconds": round(processor_time() - start, 3),
             "covers": [*parameters(item), *sorted(self.kernels)],
         }
+        if self.lines is not None:
+            row["lines"] = self.lines.take()
         # One write of a line, which is whole beside those of other processes of the run.
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
@@ -153,6 +172,8 @@ def pytest_configure(config: pytest.Config) -> None:
     monkeypatch = pytest.MonkeyPatch()
     costs.watch(monkeypatch)
     config.add_cleanup(monkeypatch.undo)
+    if costs.lines is not None:
+        config.add_cleanup(costs.lines.stop)
     config.pluginmanager.register(costs, "calor-costs")
 
 

@@ -31,9 +31,12 @@ def test_what_costs_much_and_covers_nothing_alone_is_left_out() -> None:
     ]
 
 
-def test_a_test_with_a_namesake_stays() -> None:
-    tests = [Measured("test_a", 9.0, frozenset({"a"})), Measured("test_a", 8.0, frozenset({"a"}))]
-    assert choose_tests.choose(tests) == []
+def test_a_test_with_a_namesake_in_a_file_of_its_name_stays() -> None:
+    paths = ("p/r/test_1.py", "q/r/test_1.py", "p/s/test_1.py")
+    rows = [{"test": f"{path}::test_a", "seconds": 9, "covers": ["a"]} for path in paths]
+    tests = choose_tests.read(map(json.dumps, rows))
+    assert [test.name for test in tests] == ["", "", "s/test_1.py::test_a"]
+    assert [test.name for test in choose_tests.choose(tests)] == ["s/test_1.py::test_a"]
 
 
 def test_the_choice_covers_what_all_tests_do() -> None:
@@ -48,12 +51,42 @@ def test_the_choice_covers_what_all_tests_do() -> None:
     assert len(kept) < 9
 
 
-def test_files_may_move_and_namesakes_are_run() -> None:
-    stored = ["test_a[x]", "test_b[y]", "test_gone"]
+def test_files_may_move_and_namesakes_are_told_by_their_files() -> None:
+    stored = ["test_a[x]", "test_b[y]", "test_gone", "r/test_2.py::test_c", "r/test_3.py::test_d"]
     found = costs.left_out(
-        ["new/test_1.py::test_a[x]", "p.py::test_b[y]", "q.py::test_b[y]"], stored
-    )
-    assert found == {"new/test_1.py::test_a[x]"}
+        ["new/test_1.py::test_a[x]", "p.py::test_b[y]", "q.py::test_b[y]", "p/r/test_2.py::test_c",
+         "p/s/test_2.py::test_c", "p/r/test_3.py::test_d", "q/r/test_3.py::test_d"], stored
+    )  # fmt: skip
+    assert found == {"new/test_1.py::test_a[x]", "p/r/test_2.py::test_c"}
+
+
+def test_lines_stand_for_the_forms_of_kernels() -> None:
+    covers = ["a/t.py::test", "kernel add form 1 checked", "kernel add on int8 checked"]
+    rows = [
+        {"test": "a/t.py::test[1]", "seconds": 5, "covers": covers, "lines": {"x.py": "6"}},
+        {"test": "a/t.py::test[2]", "seconds": 1, "covers": covers, "lines": {"x.py": "2"}},
+        {"test": "a/t.py::test[3]", "seconds": 1, "covers": covers, "lines": {"x.py": "4"}},
+    ]
+    lines = list(map(json.dumps, rows))
+    tests = choose_tests.read(lines)
+    assert tests[0].covers == {*covers} - {"kernel add form 1 checked"}
+    # Two tests run the lines of the first one in less time.
+    assert choose_tests.choose(tests[1:]) == []
+    assert [test.name for test in choose_tests.choose(tests)] == ["test[1]"]
+    del rows[0]["lines"]
+    assert "kernel add form 1 checked" in choose_tests.read([json.dumps(rows[0])])[0].covers
+
+
+def test_names_of_rows_do_not_count() -> None:
+    names = [f"row {n}" for n in range(choose_tests.FEW + 1)]
+    rows = [
+        {"test": f"t.py::test[{kind}-{n}]", "seconds": 1, "covers": [f"t.py {kind}={value}"]}
+        for kind, values in (("name", names), ("dtype", ["int8", "int16"]))
+        for n, value in enumerate(values)
+    ]
+    found = choose_tests.read(map(json.dumps, rows))
+    covered = set().union(*(test.covers for test in found))
+    assert covered == {"t.py dtype=int8", "t.py dtype=int16"}
 
 
 def test_a_measurement_of_a_part_keeps_the_choice_of_others(tmp_path: Path) -> None:
@@ -111,7 +144,8 @@ def test_a_measurement_is_what_the_choice_reads(pytester: pytest.Pytester, store
     pytester.runpytest_inprocess("--costs=found.jsonl", plugins=[costs])
     tests = choose_tests.read((pytester.path / "found.jsonl").read_text().splitlines())
     assert [test.name for test in tests] == ["test_stored[1]", "test_stored[2]"]
-    assert tests[1].covers == {"test_it.py::test_stored", "test_it.py x=2"}
+    # A number is a size, whose value does not count.
+    assert tests[1].covers == {"test_it.py::test_stored"}
 
 
 def test_checked_kernels_are_told_from_others(
