@@ -33,6 +33,7 @@ def missed(found: dict[str, Any]) -> list[str]:
     return [f"{bar['bar']}: {bar['value']}" for bar in short if not bar["met"]]
 
 
+@pytest.mark.slow
 def test_servers_and_clients_are_killed(tmp_path: Path) -> None:
     found = sampled(tmp_path, "kills", "--kills", "2", "--model-kills", "1")
     assert missed(found) == []
@@ -65,6 +66,7 @@ def test_disks_are_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert client["errors"] == {"OSError": 3}
 
 
+@pytest.mark.slow
 def test_a_crowd_comes_and_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from soaking import crowd, lives
 

@@ -6,8 +6,9 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 
 import pytest
 
@@ -64,9 +65,10 @@ halves, doubles = [lambda x: x // 2], [lambda x: x * 2]
 '''
 
 
-@pytest.fixture
-def tiny(tmp_path: Path) -> Iterator[tuple[Path, ModuleType]]:
-    path = tmp_path / "tiny_of_mutants.py"
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, ModuleType]]:
+    folder = tmp_path_factory.mktemp("tiny")
+    path = folder / "tiny_of_mutants.py"
     path.write_text(TEXT, "utf-8")
     spec = importlib.util.spec_from_file_location("tiny_of_mutants", path)
     assert spec is not None
@@ -74,13 +76,19 @@ def tiny(tmp_path: Path) -> Iterator[tuple[Path, ModuleType]]:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     sys.modules["tiny_of_mutants"] = module
-    yield tmp_path, module
+    yield folder, module
     del sys.modules["tiny_of_mutants"]
 
 
 def mutant_of(root: Path, after: str, kind: str = "") -> Mutant:
     made = drawn(root, sources(root, ["tiny_of_mutants.py"]), 0)
     return next(m for m in made if m.after == after and kind in ("", m.kind))
+
+
+@cache
+def found(root: Path) -> dict[str, list[FunctionType]]:
+    """Look through all objects of the process once: faults are in children alone."""
+    return live_functions(root)
 
 
 def of_calls(calls: dict[str, Callable[[], bool]]) -> Ask:
@@ -95,7 +103,7 @@ def trial(
     tiny: tuple[Path, ModuleType], mutant: Mutant, calls: dict[str, Callable[[], bool]]
 ) -> Trial:
     root, _ = tiny
-    change = planted(root, mutant, live_functions(root))
+    change = planted(root, mutant, found(root))
     return tried(mutant, change, list(calls), of_calls(calls), 5.0)
 
 

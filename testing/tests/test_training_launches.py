@@ -114,8 +114,8 @@ def launches(device: str, step: Callable[..., Any], *given: Any) -> list[tuple[s
 STEPS = [
     ("cuda", language, train.AdamW, 72),
     ("cuda", images, train.SGD, 68),
-    ("opencl", language, train.AdamW, 72),
-    ("wgpu", language, train.AdamW, 72),
+    pytest.param("opencl", language, train.AdamW, 72, marks=pytest.mark.slow),
+    pytest.param("wgpu", language, train.AdamW, 72, marks=pytest.mark.slow),
 ]
 
 

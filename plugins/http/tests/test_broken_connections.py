@@ -167,7 +167,11 @@ def test_random_numbers_go_on_when_a_session_ends(server: LocalServer) -> None:
     assert drawn == _drawn_through("numpy", list)
 
 
-def test_a_seed_makes_random_numbers_go_on_when_a_server_is_gone(server: LocalServer) -> None:
+def test_a_seed_makes_random_numbers_go_on_when_a_server_is_gone(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Who closes the device asks the server for the generator's state, for as long as this.
+    monkeypatch.setenv("CALOR_HTTP_PATIENCE", "0.3")
     name = f"{server.address}/numpy"
 
     def ends() -> None:

@@ -33,13 +33,16 @@ def start(*arguments):
 
 
 @pytest.fixture(scope="module")
-def learned(tmp_path_factory):
+def begun(tmp_path_factory):
+    """What a run of one epoch says, and its folder."""
     folder = tmp_path_factory.mktemp("quickstart")
-    return start("--epochs", 8, "--device", "numpy", "--output", folder), folder
+    return start("--epochs", 1, "--seed", 5, "--device", "numpy", "--output", folder), folder
 
 
-def test_it_learns_to_read_digits(learned):
-    process, folder = learned
+@pytest.mark.slow
+def test_it_learns_to_read_digits(tmp_path):
+    folder = tmp_path
+    process = start("--epochs", 8, "--device", "numpy", "--output", folder)
     assert process.returncode == 0, process.stdout + process.stderr
     assert process.stdout.startswith("computing on numpy:0: NumPy ")
     assert {path.name for path in folder.iterdir()} == FILES
@@ -54,8 +57,8 @@ def test_it_learns_to_read_digits(learned):
     assert len((folder / "history.csv").read_text("utf-8").splitlines()) == 9
 
 
-def test_the_new_process_notices_other_weights(learned, tmp_path):
-    _, folder = learned
+def test_the_new_process_notices_other_weights(begun, tmp_path):
+    _, folder = begun
     state = dict(calor.read_safetensors(folder / "weights.safetensors"))
     last = [name for name in state if name.endswith("bias")][-1]
     state[last] = state[last] + np.linspace(0, 50, 10, dtype=np.float32)
@@ -66,12 +69,20 @@ def test_the_new_process_notices_other_weights(learned, tmp_path):
     assert "OTHER CLASSES THAN BEFORE" in process.stdout
 
 
-@pytest.mark.slow
-def test_too_little_training_is_a_failure(tmp_path):
-    process = start("--epochs", 1, "--seed", 5, "--output", tmp_path)
-    assert process.returncode == 1
+def test_too_little_training_is_a_failure(begun):
+    process, folder = begun
+    assert process.returncode == 1, process.stdout + process.stderr
+    assert process.stdout.startswith("computing on numpy:0: NumPy ")
     assert "below the goal of 98 %" in process.stdout
-    assert {path.name for path in tmp_path.iterdir()} == FILES
+    assert {path.name for path in folder.iterdir()} == FILES
+    for name in ("curves.png", "confusion.png", "predictions.png"):
+        assert (folder / name).read_bytes().startswith(b"\x89PNG")
+        assert f"{folder / name}" in process.stdout
+    right = json.loads((folder / "results.json").read_text("utf-8"))["right"]
+    share = f"{100 * right / 360:.2f} %"
+    assert f"held-out digits classified correctly: {share}" in process.stdout
+    assert f"loaded in a new process: {share}, the same classes" in process.stdout
+    assert len((folder / "history.csv").read_text("utf-8").splitlines()) == 2
 
 
 def test_the_held_out_digits_are_of_all_classes_and_none_is_learned_from():
