@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from itertools import combinations, islice
+from itertools import combinations, islice, product
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,18 @@ def test_every_two_values_meet(factors: dict[str, Any]) -> None:
     again = list(pairwise(factors, np.random.default_rng(0)))
     assert made == again
     assert len(made) <= 2 * max(map(len, factors.values())) ** 2
+
+
+def test_every_three_values_meet_of_factors_together() -> None:
+    factors, chosen = {**FACTORS[0], **FACTORS[2]}, ("a", "c", "d")
+    made = list(pairwise(factors, np.random.default_rng(0), together=chosen))
+    met = {tuple(row[name] for name in chosen) for row in made}
+    assert met == set(product(*(factors[name] for name in chosen)))
+    for one, other in combinations(factors, 2):
+        assert len({(row[one], row[other]) for row in made}) == len(factors[one]) * len(
+            factors[other]
+        )
+    assert len(made) <= 1.5 * len(met)
 
 
 @pytest.mark.parametrize("order", ORDERS)

@@ -86,6 +86,7 @@ from .checks import (
     non_finite,
     orders_of_axes,
     orders_of_views,
+    paired_options,
     parameter_forms,
     partitions,
     persistence,
@@ -220,6 +221,7 @@ def _contracts() -> Iterator[Check]:
     yield from casts_at_ties.casts_at_ties()
     yield from long_sums.long_sums()
     yield from unread_parts.unread_parts()
+    yield from paired_options.paired_options()
     yield from parameter_forms.parameter_forms()
     yield from distributions.families()
     yield from crossings.crossings()

@@ -7,7 +7,7 @@ scenarios that contain an open pair, the one with the most open pairs comes next
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations
+from itertools import accumulate, chain, combinations, product
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,9 @@ _RIVALS = 12
 _FEW = 40
 
 
-def pairwise(factors: Factors, rng: np.random.Generator) -> Iterator[Scenario]:
+def pairwise(
+    factors: Factors, rng: np.random.Generator, together: Sequence[str] = ()
+) -> Iterator[Scenario]:
     """Yield scenarios until every two values of different factors have met.
 
     Parameters
@@ -29,6 +31,8 @@ def pairwise(factors: Factors, rng: np.random.Generator) -> Iterator[Scenario]:
         The values of each factor, at least one.
     rng : numpy.random.Generator
         Chooses among equally good scenarios.
+    together : sequence of str, default ()
+        Factors of which every three values of different ones meet too.
 
     Yields
     ------
@@ -44,37 +48,40 @@ def pairwise(factors: Factors, rng: np.random.Generator) -> Iterator[Scenario]:
     """
     names = list(factors)
     sizes = [len(factors[name]) for name in names]
-    left = {
-        (i, a, j, b)
-        for i, j in combinations(range(len(names)), 2)
-        for a in range(sizes[i])
-        for b in range(sizes[j])
-    }
     if len(names) < 2:
         for name in names:
             yield from ({name: value} for value in factors[name])
         return
+    # A value of a factor is one number, in the order of the factors.
+    firsts = list(accumulate(sizes[:-1], initial=0))
+    ranges = [range(first, first + n) for first, n in zip(firsts, sizes, strict=True)]
+    places = [names.index(name) for name in together]
+
+    def groups(row: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+        return chain(combinations(row, 2), combinations([row[i] for i in places], 3))
+
+    left = {met for few in groups(ranges) for met in product(*few)}
     while left:
-        rivals = rng.integers(0, sizes, (_RIVALS, len(sizes))).tolist()
+        rivals = rng.integers(0, sizes, (_RIVALS, len(sizes)))
+        rows = (rivals + firsts).tolist()
         if len(left) < _FEW:
-            _with_open_pairs(rivals, left, rng)
-        met = [left.intersection(_pairs(row)) for row in rivals]
+            _with_open(rows, left, ranges, rng)
+        met = [left.intersection(groups(row)) for row in rows]
         best = max(range(_RIVALS), key=lambda k: len(met[k]))
         left -= met[best]
-        row = rivals[best]
-        yield {name: factors[name][k] for name, k in zip(names, row, strict=True)}
+        chosen = zip(names, rows[best], firsts, strict=True)
+        yield {name: factors[name][k - first] for name, k, first in chosen}
 
 
-def _pairs(row: Sequence[int]) -> list[tuple[int, int, int, int]]:
-    return [(i, row[i], j, row[j]) for i, j in combinations(range(len(row)), 2)]
-
-
-def _with_open_pairs(
-    rows: list[list[int]], left: set[tuple[int, int, int, int]], rng: np.random.Generator
+def _with_open(
+    rows: list[list[int]],
+    left: set[tuple[int, ...]],
+    ranges: Sequence[range],
+    rng: np.random.Generator,
 ) -> None:
-    """Give each row one of the last open pairs, which random rows rarely have."""
+    """Give each row values that have not met, which random rows rarely have at last."""
     # Sets have an order of their own in each process, which must not choose.
     wanted = sorted(left)
     for row, k in zip(rows, rng.integers(0, len(wanted), len(rows)).tolist(), strict=True):
-        i, a, j, b = wanted[k]
-        row[i], row[j] = a, b
+        for value in wanted[k]:
+            row[next(i for i, held in enumerate(ranges) if value in held)] = value
