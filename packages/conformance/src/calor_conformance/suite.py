@@ -98,6 +98,7 @@ from .checks import (
     protocol,
     python_values,
     random_bits,
+    real_bins,
     recorded_calls,
     results_of_transforms,
     shared_memory,
@@ -269,6 +270,7 @@ def _contracts() -> Iterator[Check]:
     yield from advice.advice()
     yield from complex_parts.complex_parts()
     yield from mirror_images.mirror_images()
+    yield from real_bins.real_bins()
     yield from jit_states.jit_states()
     yield from jitted_calls.jitted_calls()
     yield from jitted_steps.jitted_steps()

@@ -115,3 +115,13 @@ def test_the_namespace_is_the_standard_s() -> None:
     ifftshift"""
     assert set(names.split()) == set(fft.__all__)
     assert all(callable(getattr(fft, n)) for n in fft.__all__)
+
+
+@pytest.mark.parametrize("norm", ["backward", "ortho", "forward"])
+@pytest.mark.parametrize("name", ["rfft", "ihfft"])
+def test_bins_of_what_is_not_finite_that_are_real(name: str, norm: Any) -> None:
+    x = np.ones((3, 8), np.float32)
+    x[0, 1], x[1, 4] = np.nan, np.inf
+    made = getattr(calor.fft, name)(calor.asarray(x), norm=norm).numpy()
+    assert (made.imag[:, [0, 4]] == 0).all()
+    assert np.isnan(made.real[0, [0, 4]]).all()

@@ -26,8 +26,8 @@ CONTRACT: Final = (
     "the imaginary part of a bin that is its own mirror image is not read by transforms to real "
     "numbers; a device that computes them as products leaves it out, since 0 · NaN is NaN"
 )
-_LENGTHS: Final = (1, 2, 3, 4, 5, 8, 9, 13, 16, 17, 30, 34, 37, 48, 60, 64, 97, 100, 128, 255, 256)
-_NORMS: Final = ("backward", "ortho", "forward")
+LENGTHS: Final = (1, 2, 3, 4, 5, 8, 9, 13, 16, 17, 30, 34, 37, 48, 60, 64, 97, 100, 128, 255, 256)
+NORMS: Final = ("backward", "ortho", "forward")
 _ODD: Final = (np.nan, np.inf, -np.inf, 3e30)
 # Lengths that a check draws, beside each of which others have the same bins or some of them.
 _DRAWN: Final = 6
@@ -55,7 +55,7 @@ class _Example:
 
 def _examples(place: Place, name: str, dtype: DType) -> Iterator[_Example]:
     rng = np.random.default_rng([place.seed, *name.encode(), dtype.itemsize])
-    for k, length in enumerate(rng.choice(_LENGTHS, _DRAWN, replace=False).tolist()):
+    for k, length in enumerate(rng.choice(LENGTHS, _DRAWN, replace=False).tolist()):
         bins = length // 2 + 1
         # As many bins as the length has, fewer or more of them, and some between zeros.
         count = bins if k % 3 == 0 else int(rng.integers(1, bins + 4))
@@ -68,7 +68,7 @@ def _examples(place: Place, name: str, dtype: DType) -> Iterator[_Example]:
             axis = 2
         shape[axis] = count
         x = rng.standard_normal(shape) + 1j * rng.standard_normal(shape)
-        norm, scale = str(rng.choice(_NORMS)), float(rng.choice((1.0, 0.5)))
+        norm, scale = str(rng.choice(NORMS)), float(rng.choice((1.0, 0.5)))
         given = None if whole and rng.random() < 0.5 else length
         yield _Example(x.astype(dtype.numpy), axis, given, norm, (low, high), scale)
 

@@ -123,6 +123,19 @@ def _weighted(y: Array, operands: Any, attributes: Any) -> Array:
     return np.asarray(y + (0 * np.take(operands[0].imag, [0], axis)).astype(y.dtype))
 
 
+def _all_weighted(y: Array, operands: Any, attributes: Any) -> Array:
+    """Add all numbers times zero to the imaginary part of the first bin, as such a product does."""
+    if attributes["kind"] != "r2c" or attributes["length"] > 60:
+        return y
+    axis, made = attributes["axes"][-1], y.copy()
+    first = [slice(None)] * y.ndim
+    first[axis] = slice(0, 1)
+    # Numbers may be along several axes, of which only one has half of the bins.
+    lines = np.sum(operands[0] * 0, axis=axis, keepdims=True)
+    made.imag[tuple(first)] += lines if lines.shape == made[tuple(first)].shape else 0
+    return made
+
+
 F32 = np.float32
 FAULTS = [
     Fault(
@@ -221,6 +234,13 @@ FAULTS = [
         "short transforms to real numbers multiply the imaginary part of the first bin by zero",
         changing(fft=afterwards(_weighted)),
         ("special/mirror-images-irfft/*", "special/mirror-images-hfft/*"),
+        ("fft",),
+    ),
+    Fault(
+        "real-bins-weighted",
+        "short transforms of real numbers multiply them by the zeros of the first bin's turns",
+        changing(fft=afterwards(_all_weighted)),
+        ("special/real-bins-rfft/*", "special/real-bins-ihfft/*"),
         ("fft",),
     ),
     Fault(

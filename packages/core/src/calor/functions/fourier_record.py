@@ -1,7 +1,8 @@
 """Recording a Fourier transform: its axes, lengths and norm settled, then one op.
 
 Requirements: integers and half types are computed in float32, so their transforms are complex64;
-the result is scaled only where the norm asks for it.
+the result is scaled only where the norm asks for it, or the operand of a transform of real numbers:
+a product of complex numbers would make NaN of the zero beside what is not finite.
 """
 
 from __future__ import annotations
@@ -90,6 +91,7 @@ def _whole(what: str, x: Any, axes: Sequence[int], lengths: Sequence[int | None]
 
 
 def _scaled(y: Any, sizes: Sequence[int], norm: str, forward: bool) -> Tensor:
+    """Return a result, or an operand of real numbers, by the factor of a norm."""
     made: Tensor = y
     if norm == "ortho":
         made = y * (1 / sqrt(prod(sizes)))
@@ -131,8 +133,9 @@ def real_to_half(what: str, x: Any, s: Any, axes: Any, norm: str) -> Tensor:
     x = _wide(x)
     chosen, lengths = _axes(what, x, s, axes)
     sizes = _whole(what, x, chosen, lengths)
-    y = row(_fitted(x, chosen, sizes), kind="r2c", axes=chosen, length=sizes[-1])
-    return _scaled(y, sizes, norm, True)
+    x = _scaled(_fitted(x, chosen, sizes), sizes, norm, True)
+    made: Tensor = row(x, kind="r2c", axes=chosen, length=sizes[-1])
+    return made
 
 
 def half_to_real(what: str, x: Any, s: Any, axes: Any, norm: str) -> Tensor:

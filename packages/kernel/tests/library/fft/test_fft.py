@@ -200,6 +200,73 @@ def check_lone_bins(backend, shape):
         np.testing.assert_array_equal(found, wanted)
 
 
+FORWARD = pytest.mark.parametrize(
+    "shape",
+    [
+        (2, 1),
+        (2, 2),
+        (2, 7),
+        (2, 16),
+        (19, 30),
+        (2, 34),
+        (2, 512),
+        (2, 1, 3),
+        (2, 9, 3),
+        (2, 8, 17),
+    ],
+    ids=str,
+)
+
+
+@FORWARD
+def test_such_bins_of_what_is_not_finite_are_real(without_products, shape):
+    check_real_bins(without_products, shape)
+
+
+@FORWARD
+def test_products_make_such_bins_real(with_products, shape):
+    check_real_bins(with_products, shape)
+
+
+def check_real_bins(backend, shape):
+    rng = np.random.default_rng(9)
+    wide = rng.standard_normal(shape).astype("f4")
+    places = [(0, 0), (1, shape[1] - 1), (1, shape[1] // 2)]
+    lone = [0, shape[1] // 2] if shape[1] % 2 == 0 else [0]
+    for value in (np.nan, np.inf, -np.inf):
+        x = wide.copy()
+        for row, element in places:
+            x[row, element] = value
+        (found,), _ = run_op(backend, "fft", [x], {"kind": "r2c", "axes": (1,), "length": shape[1]})
+        assert (found.imag[:, lone] == 0).all()
+        assert not np.isfinite(found.real[:, lone]).all()
+
+
+@pytest.mark.parametrize("inner", [(), (3,)], ids=str)
+@pytest.mark.parametrize(("low", "count"), [(0, 1), (0, 3), (2, 3), (6, 3)])
+@pytest.mark.parametrize("length", [15, 16])
+def test_few_modes_of_what_is_not_finite(with_products, inner, low, count, length):
+    """Bins that a slice takes are known by their place in the transform."""
+    x = np.random.default_rng(10).standard_normal((2, length, *inner)).astype("f4")
+    x[0, 1] = np.nan
+    bins = range(length // 2 + 1)[low : low + count]
+
+    def run(x):
+        return calor.fft.rfft(x, axis=1)[:, low : low + count] * 0.5
+
+    with calor.device("numpy"):
+        graph = calor.trace(run, calor.asarray(x))
+    executable = with_products.compile(0, graph)
+    assert modes_fuser.MODES in [task.op for task in executable.draft.tasks]
+    (made,) = executable([with_products.upload(0, x)])
+    found = with_products.download(0, made, graph.output_specs[0])
+    wanted = np.fft.rfft(x, axis=1)[:, low : low + count] * 0.5
+    np.testing.assert_allclose(found[1], wanted[1], rtol=1e-5, atol=1e-6)
+    lone = [i for i, k in enumerate(bins) if k == 0 or 2 * k == length]
+    assert (found.imag[:, lone] == 0).all()
+    assert np.isnan(found.real[0]).all()
+
+
 @pytest.mark.parametrize("inner", [(), (3,)], ids=str)
 @pytest.mark.parametrize(("low", "count"), [(0, 1), (0, 3), (2, 3), (6, 3)])
 @pytest.mark.parametrize("length", [15, 16])

@@ -3,8 +3,8 @@
 Requirements: along the last axis the product is a real one, of the numbers of an operand's elements
 by those of the result's, and products do the work. Along another axis vectors run along the axes
 inside, and a unit has some bins of each. The matrix holds the factor and the weights of the bins,
-and is computed once. Of a bin that is its own mirror image the imaginary part is not read: a weight
-of zero would make NaN of one that is not finite.
+and is computed once. Of a bin that is its own mirror image the imaginary part is neither read nor
+computed: a weight of zero would make NaN of what is not finite.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Final, Generic, TypedDict, TypeVar, cast
+from typing import Any, Final, Generic, TypedDict, TypeVar, cast
 
-from calor.dtypes import DType, complex64, complex128, float32, float64
+from calor.dtypes import DType, bool_, complex64, complex128, float32, float64
 from calor_kernel import language as kl
 from calor_kernel.contract.choices import greatest, spec_of
 from calor_kernel.contract.launching import Bound, Effort, Grid, Typed, launch
@@ -61,13 +61,15 @@ class MatrixForm:
 
     ``reads`` and ``writes``: whether elements of the operand, and of the result, are pairs.
     ``inverse``: whether angles are positive. ``halved``: whether bins stand for their mirror
-    images too. ``bins``: for the form of columns the result's elements of a block, else 0.
+    images too; ``lone``: whether some of the result, which are their own, have no imaginary part.
+    ``bins``: for the form of columns the result's elements of a block, else 0.
     """
 
     reads: bool
     writes: bool
     inverse: bool
     halved: bool
+    lone: bool = False
     bins: int = 0
 
 
@@ -89,7 +91,10 @@ class Modes(Generic[N]):
 def mode_matrix(
     table: kl.Out, over: Modes[kl.Number], scale: kl.Element, *, form: MatrixForm
 ) -> None:
-    """Write the turns of each element and bin, as the blocks of a real matrix or as pairs."""
+    """Write the turns of each element and bin, as the blocks of a real matrix or as pairs.
+
+    Where bins are ``lone``, a row behind those of a matrix has 0 for what is not computed, else 1.
+    """
     at = kl.absolute_position()
     if at < over.given * over.kept:
         j, k = at // over.kept, at % over.kept
@@ -108,6 +113,13 @@ def mode_matrix(
             to = (2 * j if form.reads else j) * columns + 2 * k
             table[to] = real
             table[to + 1] = imaginary
+            if form.lone:  # noqa: SIM102
+                # Of these questions one is the build's, the other a unit's.
+                if j == 0:
+                    behind = over.given * columns + 2 * k
+                    none, some = kl.constant(0, table.dtype), kl.constant(1, table.dtype)
+                    table[behind] = some
+                    table[behind + 1] = kl.select(own_mirror_image(over.first + k, n), none, some)
             if form.reads:
                 table[to + columns] = -imaginary
                 table[to + columns + 1] = real
@@ -133,7 +145,7 @@ def mode_columns(
 ) -> None:
     """Compute bins of a vector of transforms that lie beside each other, from all elements.
 
-    Those are elements from ``low`` on, of transforms of ``length``.
+    Bins, of the operand or of the result, are those from ``low`` on of transforms of ``length``.
     """
     inner, width, bins, dtype = over.inner, vectors.width, form.bins, table.dtype
     loads = RowLayout(source, Storage("pairs" if form.reads else "real"), over.n, inner)
@@ -165,6 +177,9 @@ def mode_columns(
         for b in range(bins):
             mask = inside & (first + b < kept)
             value = sums[b, 0], sums[b, 1]
+            if form.lone:
+                own = kl.splat(own_mirror_image(low + (first + b), length), width)
+                value = value[0], kl.select(own, 0.0, value[1])
             stores.store(base, (first + b) * inner + t, value, width, mask)
 
 
@@ -180,6 +195,7 @@ def lower_modes(request: Request) -> Sequence[Work] | Refusal:
         result.dtype.is_complex,
         said["kind"] in ("inverse", "c2r"),
         said["kind"] == "c2r",
+        said["kind"] == "r2c" and result.dtype.is_complex and _has_lone(said),
     )
     axis = said["axis"]
     inner = prod(x.shape[axis + 1 :])
@@ -191,6 +207,12 @@ def lower_modes(request: Request) -> Sequence[Work] | Refusal:
     else:
         plan.columns(rows, inner)
     return [plan.work()]
+
+
+def _has_lone(said: ModesAttributes) -> bool:
+    """Return whether some of the result's bins are their own mirror images."""
+    first, behind = said["kept"]
+    return first == 0 or 2 * (behind - 1) == said["length"]
 
 
 class _Modes(Steps):
@@ -207,7 +229,7 @@ class _Modes(Steps):
     def matrix(self, form: MatrixForm, before: int, after: int) -> Bound:
         """Return the matrix, which one launch computes for all calls."""
         info, said = self.request.info, self.said
-        table = self.room(before * after, self.part)
+        table = self.room((before + form.lone) * after, self.part)
         kept = -(-self.kept // form.bins) * form.bins if form.bins else self.kept
         count, units = self.given * kept, min(info.max_units, 128)
         made = launch(
@@ -245,15 +267,18 @@ class _Modes(Steps):
         source = View((rows, last - first), (before, 1), part, base + first)
         matrix = View((last - first, after), (after, 1), part, first * after)
         operands: list[tuple[View, Argument]] = [(source, Input(0)), (matrix, table.place)]
-        op, said = "dot_general", {"contract": ((1,), (0,)), "batch": ((), ()), "dtype": part}
+        said: dict[str, Any] = {"contract": ((1,), (0,)), "batch": ((), ()), "dtype": part}
         result = spec_of((rows, after), part)
         if first:
-            op = PRODUCT_CHAIN
             said |= {"product": result, "expression": _beside(part), "operands": ((2, ()), (3, ()))}
             operands += [
                 (View((rows, after), (before, 0), part, base), Input(0)),
                 (View((rows, after), (0, 1), part), table.place),
             ]
+        if form.lone:
+            said |= {"product": result, "expression": _masked(part), "operands": ((2, ()),)}
+            operands += [(View((rows, after), (0, 1), part, before * after), table.place)]
+        op = PRODUCT_CHAIN if "expression" in said else "dot_general"
         self.include(request, op, said, operands, [(result, Output(0))])
 
     def columns(self, rows: int, inner: int) -> None:
@@ -287,7 +312,7 @@ class _Modes(Steps):
             table=table,
             over=Rows(rows, self.given, inner),
             kept=self.kept,
-            low=self.said["given"][0],
+            low=self.said["kept" if form.lone else "given"][0],
             length=self.said["length"],
             vectors=Vectors(width, share),
             form=form,
@@ -297,3 +322,10 @@ class _Modes(Steps):
 def _beside(part: DType) -> Expression:
     """Return a product plus the first bin, which is an operand, by its turns."""
     return Expression((part,) * 3, (Step("mul", (1, 2), part), Step("add", (0, 3), part)), (4,))
+
+
+def _masked(part: DType) -> Expression:
+    """Return a product where an operand is not 0, else that."""
+    return Expression(
+        (part,) * 2, (Step("cast", (1,), bool_), Step("where", (2, 0, 1), part)), (3,)
+    )

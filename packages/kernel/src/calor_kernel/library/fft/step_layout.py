@@ -119,6 +119,9 @@ class RowLayout:
         indices = at if at.width == width else at + kl.constant(tuple(range(width)), at.dtype)
         if self.storage.form == "half":
             mask = mask & (indices < (self.length // 2 + 1) * self.inner)
+            # Bins 0 and n / 2 of an even n, without a division by the elements inside.
+            lone = (indices < self.inner) | (indices >= (self.length + 1) // 2 * self.inner)
+            value = value[0], kl.select(lone, 0.0, value[1])
         if width > 1 and at.width == 1:
             store_pairs(self.memory, base, at, value, width, mask)
         else:

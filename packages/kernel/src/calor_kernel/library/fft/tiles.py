@@ -91,13 +91,17 @@ class Bins:
     def get(self, tile: Tile, side: Side, k: kl.Number, order: kl.Pointer) -> Pair:
         """Return bin k of a tile whose results lie in the given order."""
         if not self.halved:
-            return side.storage.exchanged(tile.get(order[k]))
+            real, imaginary = side.storage.exchanged(tile.get(order[k]))
+            lone = kl.splat(own_mirror_image(k, self.n), tile.lanes)
+            return real, kl.select(lone, 0.0, imaginary)
+        lone = kl.splat((k == 0) | (k == self.n), tile.lanes)
         a = side.storage.exchanged(tile.get(order[kl.select(k == self.n, 0, k)]))
         b = side.storage.exchanged(tile.get(order[kl.select(k == 0, 0, self.n - k)]))
         even = (a[0] + b[0]) * 0.5, (a[1] - b[1]) * 0.5
-        odd = (a[1] + b[1]) * 0.5, (b[0] - a[0]) * 0.5
+        # A difference that is 0 for such a bin, unless the bin is not finite.
+        odd = (a[1] + b[1]) * 0.5, kl.select(lone, 0.0, (b[0] - a[0]) * 0.5)
         turned = multiply(odd, self.turn(k, tile.lanes))
-        return even[0] + turned[0], even[1] + turned[1]
+        return even[0] + turned[0], kl.select(lone, 0.0, even[1] + turned[1])
 
 
 @kl.helper
