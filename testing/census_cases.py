@@ -411,6 +411,11 @@ def _rare(device: str) -> Iterator[Named]:
     yield "window as large as the image", training(_functional("conv2d"), *small)
     narrow: tuple[Operand, ...] = ((8, 256, 7, 7), "float32"), ((256, 1, 13, 13), "float32")
     yield "narrow depthwise", forward(_functional("conv2d", padding=6, groups=256), *narrow)
+    # A picture warped by a grid, and features read between pixels.
+    warp = _functional("grid_sample")
+    yield "warped picture", forward(warp, ((1, 3, 64, 64), "float32"), ((1, 32, 32, 2), "float32"))
+    maps: Operand = ((2, 64, 28, 28), "bfloat16")
+    yield "features between pixels", forward(warp, maps, ((2, 28, 28, 2), "float32"))
     # The last layer of networks that make images.
     pictures: tuple[Operand, ...] = ((4, 64, 128, 128), "float32"), ((3, 64, 7, 7), "float32")
     yield from both("few filters", _functional("conv2d", padding=3), *pictures)
@@ -431,7 +436,7 @@ def _rare(device: str) -> Iterator[Named]:
     pairs: Operand = ((2, 12, 256, 64), "float32")
     bias: Operand = ((12, 256, 256), "float32")
     for channels in (128, 256):
-        maps: Operand = ((16, 3, channels, 256), "bfloat16")
+        maps = ((16, 3, channels, 256), "bfloat16")
         yield f"attention of {channels} channels", training(_channels, maps)
     yield "attention with a learned bias", training(_biased, pairs, pairs, pairs, bias)
     # Windows of an image, as Swin has.

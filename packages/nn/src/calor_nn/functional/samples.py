@@ -1,7 +1,8 @@
 """Interpolated reads of tensors.
 
-Requirements: positions are tensors, computed on the device and in compiled graphs too. Rows of
-channels are gathered, so that one lookup serves all channels.
+Requirements: positions are tensors, computed on the device and in compiled graphs too. A device
+may take the whole read as one op; for others, and for gradients, rows of channels are gathered, so
+that one lookup serves all channels.
 """
 
 from __future__ import annotations
@@ -16,7 +17,11 @@ from typing import Any
 import numpy as np
 
 import calor
+from calor.errors import ShapeError
+from calor.ops import rules
+from calor.ops.base import op
 from calor.ops.composites import like, wide
+from calor.specs import Spec, spec
 from calor_nn.functional.windows import constant_indices
 
 # A tap is its offset from the lower neighbour, and its weight as a function of the fraction.
@@ -127,3 +132,29 @@ def _tap(
         inside = calor.logical_and(calor.greater_equal(place, 0), calor.less_equal(place, size - 1))
         weight = calor.where(inside, weight, 0)
     return calor.astype(calor.clip(place, 0, size - 1), calor.int64), weight, inside
+
+
+def _rule(x: Spec, places: Spec, *, mode: str, outside: str, align: bool, relative: bool) -> Spec:
+    rules.real_floats(x)
+    rules.real_floats(places)
+    rank = len(x.shape) - 2
+    if len(places.shape) != 3 or places.shape[0] != x.shape[0] or places.shape[2] != rank:
+        raise ShapeError(f"nn.sample: positions {places} do not fit {x}")
+    return spec((*x.shape[:2], places.shape[1]), x.dtype)
+
+
+def _decompose(x: Any, places: Any, *, mode: str, outside: str, align: bool, relative: bool) -> Any:
+    at, rank = [], x.ndim - 2
+    for axis, size in enumerate(x.shape[2:]):
+        place = wide(places[..., rank - 1 - axis if relative else axis])
+        if relative:
+            place = (place + 1) * ((size - 1 if align else size) / 2)
+            place = place if align else place - 0.5
+        at.append(place)
+    return samples(x, at, mode, outside, align)
+
+
+# x (N, C, *S) at positions (N, P, rank): (N, C, P). They are from −1 to 1 with that of the last
+# axis first if ``relative``, else in elements with that of the first axis first; other attributes
+# are those of ``samples``. Gradients are those of the definition.
+sample = op("nn.sample", _rule, decompose=_decompose)

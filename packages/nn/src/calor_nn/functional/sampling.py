@@ -19,7 +19,7 @@ from calor.functions.activation import floating
 from calor.functions.arguments import integer
 from calor.functions.operands import as_tensors
 from calor.ops.composites import like, wide
-from calor_nn.functional.samples import samples
+from calor_nn.functional.samples import sample
 from calor_nn.functional.windows import constant_table
 
 if TYPE_CHECKING:
@@ -96,13 +96,14 @@ def grid_sample(
         raise ArgumentError(
             f"{what}: padding_mode {padding_mode!r} is none of {', '.join(_BORDERS)}"
         )
-    at = []
-    for axis, size in enumerate(x.shape[2:]):
-        share = calor.reshape(wide(grid[..., rank - 1 - axis]), (x.shape[0], -1))
-        span = size - 1 if align_corners else size
-        place = (share + 1) * (span / 2)
-        at.append(place if align_corners else place - 0.5)
-    made = samples(x, at, _MODES[mode], padding_mode, bool(align_corners))
+    made = sample(
+        x,
+        calor.reshape(grid, (x.shape[0], -1, rank)),
+        mode=_MODES[mode],
+        outside=padding_mode,
+        align=bool(align_corners),
+        relative=True,
+    )
     return calor.reshape(made, (x.shape[0], x.shape[1], *grid.shape[1:-1]))
 
 
@@ -297,13 +298,15 @@ def moved_columns(
     taps_at = np.array([*product(*map(range, kernel))]).reshape(-1, rank)
     windows_at = np.array([*product(*map(range, counts))]).reshape(-1, rank)
     offset = wide(calor.reshape(offset, (batch * groups, taps, rank, windows)))
-    at = []
-    for i in range(rank):
-        still = windows_at[:, i] * steps[i] - pads[i] + taps_at[:, i, None] * apart[i]
-        place = constant_table(still.astype(offset.dtype.numpy), x.device)
-        at.append(calor.reshape(offset[:, :, i] + place, (batch * groups, -1)))
+    still = [
+        windows_at[:, i] * steps[i] - pads[i] + taps_at[:, i, None] * apart[i] for i in range(rank)
+    ]
+    table = constant_table(np.stack(still, axis=-1).astype(offset.dtype.numpy), x.device)
+    places = calor.permute_dims(offset, (0, 1, 3, 2)) + table
+    places = calor.reshape(places, (batch * groups, -1, rank))
     grouped = calor.reshape(x, (batch * groups, channels // groups, *x.shape[2:]))
-    found = calor.reshape(samples(grouped, at), (batch * groups, -1, taps, windows))
+    made = sample(grouped, places, mode="linear", outside="zeros", align=False, relative=False)
+    found = calor.reshape(made, (batch * groups, -1, taps, windows))
     if mask is not None:
         found = found * calor.reshape(mask, (batch * groups, 1, taps, windows))
     return calor.reshape(like(found, x), (batch, channels, taps, windows))
