@@ -73,8 +73,14 @@ _FEWEST, _DOWN = 64, 32
 
 def lower_scan(request: Request) -> Sequence[Work]:
     """Scan along an axis in as many levels as its length needs."""
-    if request.inputs[0].size == 0:
+    (x,) = request.inputs
+    if x.size == 0:
         return [Work(())]
+    if x.shape[request.attributes["axis"]] == 1:
+        # A single element is its own scan.
+        steps = Steps()
+        steps.copy(x, Input(0), Output(), request.info)
+        return [steps.work()]
     return ranked(WAYS, Scan(request), request)
 
 
