@@ -83,6 +83,8 @@ class Fake:
         self.sources: list[str] = []
         self.starts: list[int] = []
         self.pieces: dict[int, np.ndarray[Any, Any]] = {}
+        # Page-locked memory of the host.
+        self.locked: dict[int, np.ndarray[Any, Any]] = {}
         self.kernels: dict[int, Any] = {}
         self.programs: dict[int, Program] = {}
         self.graphs: list[list[Any]] = []
@@ -244,6 +246,15 @@ class Fake:
     def runtime_freeAsync(self, address: int, stream: int) -> None:
         del self.pieces[address]
         self.starts = sorted(self.pieces)
+
+    def runtime_hostAlloc(self, size: int, flags: int) -> int:
+        assert flags == 1
+        raw = np.full(size, 0xFF, np.uint8)
+        self.locked[raw.ctypes.data] = raw
+        return raw.ctypes.data
+
+    def runtime_freeHost(self, address: int) -> None:
+        del self.locked[address]
 
     def runtime_memcpyAsync(self, to: int, of: int, size: int, kind: int, stream: int) -> None:
         if kind != 3:

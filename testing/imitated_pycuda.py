@@ -177,6 +177,12 @@ class ImitatedPyCuda:
         assert stream == 77 + self.fake.current
         return self.fake.runtime_mallocAsync(size, stream)
 
+    def cuMemHostAlloc(self, size: int, flags: int) -> int:
+        return self.fake.runtime_hostAlloc(size, flags)
+
+    def cuMemFreeHost(self, address: int) -> None:
+        self.fake.runtime_freeHost(address)
+
     def cuMemFreeAsync(self, address: int, stream: int) -> None:
         self.fake.runtime_freeAsync(address, stream)
 

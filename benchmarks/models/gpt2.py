@@ -137,6 +137,7 @@ MODEL = Model(
     network=network,
     inputs=tokens,
     sizes={
+        "large": sized(words=50257, tokens=1024, width=1280, heads=20, layers=36),
         "full": sized(words=50257, tokens=1024, width=768, heads=12, layers=12),
         "small": sized(words=5003, tokens=128, width=256, heads=4, layers=3),
         "tiny": sized(words=101, tokens=7, width=16, heads=2, layers=2),

@@ -61,6 +61,8 @@ class ImitatedHip:
         self.apart: set[tuple[int, int]] = set()
         self.reach: set[tuple[int, int]] = set()
         self.pieces: dict[int, np.ndarray[Any, Any]] = {}
+        # Page-locked memory of the host.
+        self.locked: dict[int, np.ndarray[Any, Any]] = {}
         self.starts: list[int] = []
         self.programs: list[Program] = []
         self.times: dict[int, float] = {}
@@ -150,6 +152,15 @@ class ImitatedHip:
         self._finish()
         del self.pieces[address]
         self.starts = sorted(self.pieces)
+
+    def runtime_hostAlloc(self, size: int, flags: int) -> int:
+        assert flags == 1
+        raw = np.full(size, 0xFF, np.uint8)
+        self.locked[raw.ctypes.data] = raw
+        return int(raw.ctypes.data)
+
+    def runtime_freeHost(self, address: int) -> None:
+        del self.locked[address]
 
     def runtime_memcpyAsync(self, to: int, of: int, size: int, kind: int, stream: int) -> None:
         # What the device holds is within a piece.

@@ -132,5 +132,6 @@ class CudaDevice(Device):
         """Wait for queued work, and return idle memory to the system."""
         self.queue.synchronize()
         self.memory.peers.close()
+        self.memory.page_locked.close()
         with typed("closing the device"):
             self.memory.on.runtime.memPoolTrimTo(self.memory.pool, 0)

@@ -183,7 +183,16 @@ class PyCuda:
         """Keep an event for reuse."""
         event.idle.append(event.event)
 
-    # Copies.
+    # Memory of the host, and copies.
+    def hostAlloc(self, nbytes: int, flags: int) -> int:
+        """Return page-locked memory."""
+        (address,) = self._made(self.bindings.cuMemHostAlloc(nbytes, flags))
+        return int(address)
+
+    def freeHost(self, address: int) -> None:
+        """Free page-locked memory."""
+        self._made(self.bindings.cuMemFreeHost(address))
+
     def memcpyAsync(self, target: int, source: int, nbytes: int, kind: int, stream: int) -> None:
         """Queue a copy; data of the host have been read on return."""
         on = self.streams[stream]

@@ -152,9 +152,7 @@ class RouterBackend(Backend):
         Where members have limits, or that one is full, it waits on the host until one reads it.
         """
         if self.rooms.limited:
-            return self.kind(
-                HOST, HostBuffer(np.array(array, order="C", copy=True), self.rooms.host)
-            )
+            return self.kind(HOST, self.rooms.kept(array))
         dtype = as_dtype(array.dtype)
         able = [n for n, m in enumerate(self.members) if m.info.dtypes.get(dtype)]
         number = able[0] if able else 0
@@ -166,7 +164,7 @@ class RouterBackend(Backend):
                 if not self.drop_copies():
                     break
         # There it waits for a program, which is cut by what there is.
-        return self.kind(HOST, HostBuffer(np.array(array, order="C", copy=True), self.rooms.host))
+        return self.kind(HOST, self.rooms.kept(array))
 
     def download(self, index: int, buffer: Any, spec: Spec) -> Array:
         """Return a copy of the value's contents."""
@@ -181,7 +179,7 @@ class RouterBackend(Backend):
         inner = member.backend.copy(member.index, buffer.inner, spec, member.index)
         return self.kind(place, inner)
 
-    def on(self, buffer: RoutedBuffer, number: int, spec: Spec) -> Any:
+    def on(self, buffer: RoutedBuffer, number: int, spec: Spec, ahead: bool = False) -> Any:
         """Return the buffer of a value on a member; it is copied there if it lies elsewhere.
 
         Parameters
@@ -192,6 +190,8 @@ class RouterBackend(Backend):
             The member.
         spec : Spec
             The value's shape and dtype.
+        ahead : bool, optional
+            Whether a copy from the host may be under way on return; see `Backend.loaded`.
 
         Returns
         -------
@@ -203,7 +203,8 @@ class RouterBackend(Backend):
             return found
         home, inner, target = buffer.home, buffer.inner, self.members[number]
         if home == HOST:
-            found = target.backend.upload(target.index, as_spec(inner.array, spec))
+            bring = target.backend.load if ahead else target.backend.upload
+            found = bring(target.index, as_spec(inner.array, spec))
         else:
             found = move(inner, self.members[home], target, spec)
         self.count(spec.nbytes)

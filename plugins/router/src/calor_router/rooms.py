@@ -122,7 +122,9 @@ class Rooms:
         if buffer.home == HOST:
             buffer.without_copies()
             return
-        buffer.settle(HOST, HostBuffer(self.on_host(buffer, spec), self.host))
+        member = self._backend.members[buffer.home]
+        array = member.backend.offload(member.index, buffer.inner, spec)
+        buffer.settle(HOST, HostBuffer(array, self.host))
         self._backend.count(spec.nbytes)
 
     def on_host(self, buffer: RoutedBuffer, spec: Spec) -> Array:
@@ -132,6 +134,18 @@ class Rooms:
         member = self._backend.members[buffer.home]
         array = member.backend.download(member.index, buffer.inner, spec)
         return np.array(array, order="C") if member.info.feature("host_views") else array
+
+    def kept(self, array: Array) -> HostBuffer:
+        """Return a copy of an array, which waits on the host until a member reads it."""
+        member = next(
+            (m for m, limit in zip(self._backend.members, self.limits, strict=True)
+             if limit is not None),
+            self._backend.members[0],
+        )  # fmt: skip
+        room = member.backend.host_array(member.index, array.nbytes)
+        made = room.view(array.dtype).reshape(array.shape)
+        np.copyto(made, array)
+        return HostBuffer(made, self.host)
 
 
 def as_spec(array: Array, spec: Spec) -> Array:

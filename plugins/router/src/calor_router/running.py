@@ -53,7 +53,7 @@ class Router(Protocol):
         """The router as core sees it."""
         ...
 
-    def on(self, buffer: RoutedBuffer, number: int, spec: Spec) -> Any:
+    def on(self, buffer: RoutedBuffer, number: int, spec: Spec, ahead: bool = False) -> Any:
         """Return the buffer of a value on a member."""
         ...
 
@@ -102,6 +102,21 @@ class Run:
         direct = self._direct(into)
         if self.cut.streamed is not None:
             self._clear(held)
+        try:
+            self._steps(held, direct)
+        finally:
+            if self.cut.streamed is not None:
+                # A run that failed leaves loads behind that no part waits for.
+                for member in self.cut.streamed.peaks:
+                    place = self.backend.members[member]
+                    place.backend.loaded(place.index)
+        held.update(passed)
+        self.backend.device.fallbacks += self.fallbacks
+        if self._plain and into is None:
+            return [held[v] for v in self.graph.outputs]
+        return self._results(held, into)
+
+    def _steps(self, held: dict[int, Any], direct: Mapping[int, Any]) -> None:
         for step in self.cut.steps:
             if isinstance(step, Stage):
                 self._stage(step, held, direct)
@@ -112,11 +127,6 @@ class Run:
                 self.backend.rooms.leave(value, step.member, self.graph.specs[step.value])
             else:
                 self._forget(step, held)
-        held.update(passed)
-        self.backend.device.fallbacks += self.fallbacks
-        if self._plain and into is None:
-            return [held[v] for v in self.graph.outputs]
-        return self._results(held, into)
 
     def _stage(self, stage: Stage, held: dict[int, Any], direct: Mapping[int, Any]) -> None:
         """Run a part."""
@@ -128,6 +138,11 @@ class Run:
         self._room(stage, held)
         try:
             given = [self._given(v, member, held) for v in segment.inputs]
+            if self.cut.streamed is not None:
+                read = [b for v, b in zip(segment.inputs, given, strict=True)
+                        if v not in self.graph.host]  # fmt: skip
+                place = backend.members[member]
+                place.backend.loaded(place.index, read)
             if direct and stage is self.cut.stages[-1]:
                 self._verify(held)
                 made = stage.executable(given, [direct.get(v) for v in segment.outputs])
@@ -155,7 +170,7 @@ class Run:
         spec = self.graph.specs[value]
         self._make(member, spec.nbytes, self._ids(held))
         try:
-            self.backend.on(given, member, spec)
+            self.backend.on(given, member, spec, ahead=self.cut.streamed is not None)
         except OutOfMemoryError as error:
             raise OutOfRoom(member, error) from None
 

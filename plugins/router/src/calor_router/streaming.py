@@ -109,6 +109,8 @@ class _Planner:
         last = ended(self.stages, self.graph)
         for number, stage in enumerate(self.stages):
             self._bring(number)
+            # Begun before the stage, a copy needs nothing that the stage frees, and runs beside it.
+            self._ahead(number, stage.executable.required_bytes)
             self.found.steps.append(stage)
             for v in stage.segment.outputs:
                 self.places[v] = {HOST if stage.member == self.flow else stage.member}
@@ -156,8 +158,8 @@ class _Planner:
         for v in missing:
             self._fetch(v, member)
 
-    def _ahead(self, number: int) -> None:
-        """Bring what the next stage of the same member reads, while this one runs."""
+    def _ahead(self, number: int, needed: int = 0) -> None:
+        """Bring what the next stage of the same member reads, beside bytes that this one needs."""
         member = self.stages[number].member
         if member not in self.limits:
             return
@@ -167,7 +169,7 @@ class _Planner:
         following = next((n for n in later if self.stages[n].member in meet), None)
         if following is None or self.stages[following].member == self.flow:
             return
-        held, limit = self._held(member), self.limits[member]
+        held, limit = self._held(member) + needed, self.limits[member]
         for v in self.stages[following].segment.inputs:
             if v in self.graph.host or v not in self.places or member in self.places[v]:
                 continue

@@ -11,7 +11,8 @@ import numpy as np
 
 import calor
 from calor.dtypes import ALL, DType
-from calor.specs import spec
+from calor.graph.graph import Graph
+from calor.specs import Spec, spec
 
 from ..rows.domains import special
 from .base import Array, Place, compiled, plain_array, plain_type
@@ -59,6 +60,51 @@ def large(place: Place) -> None:
         got = calor.asarray(array).numpy()
         wrong = np.flatnonzero(got != array)
         assert not wrong.size, f"element {wrong[0]} of {size} is {got[wrong[0]]}"
+
+
+@contract(
+    "values go to wait on the host and come back while programs run; each has memory of its own",
+    looks=False,
+)
+def waiting_on_the_host(place: Place) -> None:
+    device = place.plain
+    backend, index = device.backend, device.index
+    rng = np.random.default_rng([place.seed, 11])
+    sizes = [1, *rng.integers(2, 5000, 2), 40_000 + int(rng.integers(0, 9000))]
+    values = {int(n): rng.integers(-50, 50, n).astype(plain_type().numpy) for n in sizes}
+    known = {n: spec((n,), plain_type()) for n in values}
+    twice = {n: compiled(place, _doubled(known[n])) for n in values}
+    there = {n: backend.upload(index, array) for n, array in values.items()}
+    away = {n: backend.offload(index, buffer, known[n]) for n, buffer in there.items()}
+    for n, array in away.items():
+        same = array.dtype == values[n].dtype and array.tolist() == values[n].tolist()
+        assert same, f"{n} elements went to the host as others"
+        array[...] = 0
+        kept = np.array(backend.download(index, there[n], known[n]))
+        assert kept.tolist() == values[n].tolist(), f"{n} elements are shared with the host"
+    rooms = {n: backend.host_array(index, array.nbytes) for n, array in values.items()}
+    for n, room in rooms.items():
+        assert (room.dtype, room.shape) == (np.uint8, (values[n].nbytes,)), f"{room.dtype}"
+        room[...] = values[n].view(np.uint8)
+    held = {n: room.view(plain_type().numpy) for n, room in rooms.items()}
+    # They are under way in one order, and read in another.
+    order = list(values)
+    loads = {n: backend.load(index, held[n]) for n in order}
+    for here in order[1::-1] + order[2:]:
+        backend.loaded(index, [loads[here]])
+        (made,) = twice[here]([loads[here]])
+        got = np.array(backend.download(index, made, known[here]))
+        wrong = np.flatnonzero(got != 2 * values[here])
+        assert not wrong.size, f"element {wrong[0]} of {here} that came is {got[wrong[0]]}"
+    last = backend.load(index, held[order[0]])
+    backend.loaded(index)
+    (made,) = twice[order[0]]([last])
+    got = np.array(backend.download(index, made, known[order[0]]))
+    assert got.tolist() == (2 * values[order[0]]).tolist(), "what came for all is read"
+
+
+def _doubled(known: Spec) -> Graph:
+    return calor.trace(lambda x: x + x, calor.zeros(known.shape, dtype=known.dtype))
 
 
 @contract(

@@ -26,6 +26,7 @@ from . import (
     training,
     unread,
     views,
+    waiting,
 )
 from .base import Fault
 
@@ -48,6 +49,7 @@ FAULTS: tuple[Fault, ...] = (
     *buffers.FAULTS,
     *views.FAULTS,
     *unread.FAULTS,
+    *waiting.FAULTS,
     *options.FAULTS,
     *memory.FAULTS,
     *running_out.FAULTS,

@@ -30,6 +30,7 @@ from calor.backends.capabilities import (
 )
 from calor.backends.events import Watched
 from calor.backends.handing import Receives
+from calor.backends.host_memory import HostMemory
 from calor.backends.sized_graphs import PlansSizes
 from calor.backends.tuned import Tuned
 from calor.errors import MemoryLimitError, UnsupportedError
@@ -94,7 +95,7 @@ class Claim:
     reasons: Mapping[int, str] = field(default_factory=dict)
 
 
-class Backend(Watched, PlansSizes, Receives, ABC):
+class Backend(Watched, PlansSizes, Receives, HostMemory, ABC):
     """One kind of device. The ``index`` of its methods tells its devices apart, from 0."""
 
     name: str

@@ -8,7 +8,7 @@ of memory is its address, so parts are sums.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
@@ -18,6 +18,8 @@ import numpy as np
 from calor.errors import DeviceLostError
 from calor_cupy.driver.codes import Codes
 from calor_cupy.driver.launches import Function, Recorded, load
+from calor_cupy.driver.loads import Loads
+from calor_cupy.driver.page_locked import PageLocked
 from calor_cupy.driver.protocol import Driver
 from calor_kernel.device.protocol import Memory, Queue, Step
 from calor_kernel.ir.nodes import Kernel
@@ -37,6 +39,9 @@ class Stream:
             self.runtime.setDevice(number)
             self.stream = self.runtime.streamCreateWithFlags(self.runtime.streamNonBlocking)
         self.lock = threading.Lock()
+        # Arrays of the host that queued copies read.
+        self._kept: list[Any] = []
+        self._keeping = threading.Lock()
 
     @contextmanager
     def told(self, what: str) -> Iterator[None]:
@@ -58,9 +63,18 @@ class Stream:
             raise DeviceLostError(self.lost)
         self.runtime.setDevice(self.number)
 
+    def keep(self, array: Any) -> None:
+        """Keep an array of the host until the next wait: a copy that is queued here reads it."""
+        with self._keeping:
+            self._kept.append(array)
+
     def wait(self) -> None:
         """Wait for queued work."""
+        with self._keeping:
+            # What is kept meanwhile is for the next wait.
+            read, self._kept = self._kept, []
         self.runtime.streamSynchronize(self.stream)
+        read.clear()
 
 
 class StreamMemory(Memory):
@@ -68,6 +82,21 @@ class StreamMemory(Memory):
 
     def __init__(self, stream: Stream) -> None:
         self.on = stream
+        self.page_locked = PageLocked(stream)
+        self.loads = Loads(stream)
+
+    def host_array(self, nbytes: int) -> np.ndarray[Any, Any] | None:
+        """Return page-locked memory of the host."""
+        return self.page_locked.array(nbytes)
+
+    def load(self, handle: int, array: np.ndarray[Any, Any]) -> None:
+        """Begin a copy from the host on a stream of its own."""
+        if array.nbytes:
+            self.loads.load(handle, _address(array), array.nbytes, array)
+
+    def settle(self, handles: Iterable[int] | None = None) -> None:
+        """Let the stream wait for copies."""
+        self.loads.settle(handles)
 
     def copy_in(self, handle: int, offset: int, array: np.ndarray[Any, Any]) -> None:
         """Write from the host and wait, because pageable memory may not be staged yet."""

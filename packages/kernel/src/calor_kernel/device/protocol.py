@@ -9,7 +9,7 @@ class can do.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -51,6 +51,20 @@ class Memory(ABC):
 
         The array may change after the return.
         """
+
+    def host_array(self, nbytes: int) -> np.ndarray[Any, Any] | None:
+        """Return bytes of the host that the device copies fast; None if all are alike."""
+        return None
+
+    def load(self, handle: Any, array: np.ndarray[Any, Any]) -> None:
+        """Copy a host array that never changes to the start of a block, as ``copy_in`` does.
+
+        The copy may be under way on return; ``settle`` comes before work that reads the block.
+        """
+        self.copy_in(handle, 0, array)
+
+    def settle(self, handles: Iterable[Any] | None = None) -> None:  # noqa: B027 - most are done
+        """Let work that is queued from now on wait for loads: of these blocks, or of all."""
 
     def write(self, handle: Any, data: bytes) -> None:
         """Copy a few bytes to the start of a block, as ``copy_in`` does; runs at every call.

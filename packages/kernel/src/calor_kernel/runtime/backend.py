@@ -115,10 +115,41 @@ class KernelBackend(Backend):
             view: Array = buffer.view(spec)
             return view
         array = np.empty(spec.shape, spec.dtype.numpy)
+        self._read(engine, buffer, array)
+        return array
+
+    @staticmethod
+    def _read(engine: Engine, buffer: Any, array: Array) -> None:
         with engine.naming():
             verify(buffer)
             engine.pool.memory.copy_out(buffer.handle, 0, array)
+
+    def host_array(self, index: int, nbytes: int) -> Array:
+        """Return memory that the device copies fast."""
+        found = self.engine(index).pool.memory.host_array(nbytes)
+        return super().host_array(index, nbytes) if found is None else found
+
+    def offload(self, index: int, buffer: Any, spec: Spec) -> Array:
+        """Return a copy in memory of `host_array`."""
+        engine = self.engine(index)
+        if engine.host_memory:
+            return super().offload(index, buffer, spec)
+        room = self.host_array(index, spec.nbytes)
+        array: Array = room.view(spec.dtype.numpy).reshape(spec.shape)
+        self._read(engine, buffer, array)
         return array
+
+    def load(self, index: int, array: Array) -> KernelBuffer:
+        """Begin to copy a host array that never changes."""
+        pool = self.engine(index).pool
+        buffer = pool.take(array.nbytes)
+        pool.memory.load(buffer.handle, array)
+        return buffer
+
+    def loaded(self, index: int, buffers: Sequence[Any] | None = None) -> None:
+        """Let queued work wait for loads."""
+        handles = None if buffers is None else [b.handle for b in buffers]
+        self.engine(index).pool.memory.settle(handles)
 
     def copy(self, index: int, buffer: Any, spec: Spec, target: int) -> KernelBuffer:
         """Copy on the device, or to another one: directly if they are connected."""

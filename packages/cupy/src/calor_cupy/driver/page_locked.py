@@ -1,0 +1,90 @@
+"""Page-locked memory of the host, from which and to which a GPU copies at the speed of the bus.
+
+Requirements: locking pages takes the system longer than a copy, so memory is kept for reuse. What
+the system refuses to lock is told by None, and the caller takes ordinary memory. An array may die
+in any thread, also while another one allocates.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from calor_cupy.driver.device import Stream
+
+Array = np.ndarray[Any, Any]
+# Smaller arrays gain less than their pages cost.
+_LEAST: Final = 64 << 10
+# Blocks for all devices of the process (cudaHostAllocPortable).
+_PORTABLE: Final = 1
+# The bytes that wait for reuse, at most, when a block of another size is made.
+_IDLE: Final = 256 << 20
+
+
+class Block:
+    """A block that an array refers to; it is given back when no array does."""
+
+    __slots__ = ("__array_interface__", "_address", "_idle")
+
+    def __init__(self, address: int, nbytes: int, idle: deque[int]) -> None:
+        self._address, self._idle = address, idle
+        self.__array_interface__ = {
+            "version": 3, "shape": (nbytes,), "typestr": "|u1", "data": (address, False),
+        }  # fmt: skip
+
+    def __del__(self) -> None:
+        self._idle.append(self._address)
+
+
+class PageLocked:
+    """The blocks of a device: those in use belong to arrays, the others wait by their size."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.on = stream
+        self.idle: dict[int, deque[int]] = {}
+
+    def array(self, nbytes: int) -> Array | None:
+        """Return an array of bytes, or None where ordinary memory is as good or all there is."""
+        if nbytes < _LEAST:
+            return None
+        size = _rounded(nbytes)
+        idle = self.idle.setdefault(size, deque())
+        try:
+            address = idle.pop()
+        except IndexError:
+            made = self._made(size)
+            if made is None:
+                return None
+            address = made
+        return np.asarray(Block(address, size, idle))[:nbytes]
+
+    def _made(self, size: int) -> int | None:
+        if sum(nbytes * len(idle) for nbytes, idle in list(self.idle.items())) > _IDLE:
+            self.close()
+        self.on.use()
+        try:
+            return int(self.on.runtime.hostAlloc(size, _PORTABLE))
+        except (RuntimeError, MemoryError):
+            return None
+
+    def close(self) -> None:
+        """Return the blocks that wait to the system."""
+        if sys.is_finalizing():
+            return
+        for idle in list(self.idle.values()):
+            while idle:
+                try:
+                    address = idle.pop()
+                except IndexError:
+                    break
+                self.on.runtime.freeHost(address)
+
+
+def _rounded(nbytes: int) -> int:
+    """Return a size of which there are eight between powers of two."""
+    step = max(_LEAST, 1 << (nbytes.bit_length() - 4))
+    return -(-nbytes // step) * step
