@@ -68,6 +68,7 @@ def test_processes_share_the_log_of_a_run(
     assert len(log.read_text().splitlines()) == 1 + len(one) > 1 + len(lines)
 
 
+@pytest.mark.slow
 def test_a_check_that_ends_its_process_is_one_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
