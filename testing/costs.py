@@ -8,7 +8,7 @@ do not, and stores them in ``testing/left_to_full_runs.json``. A run without ``-
 what is stored there. Slow tests are not measured: other tests cannot rely on what they cover.
 
 A stored test is known by its name and parameters, not by its file, so that it is found where files
-are moved; by its file and folder too where another test has the name and the same parameters.
+are moved; by its file and folders too where another test has the name and the same parameters.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ STORED = Path(__file__).parent / "left_to_full_runs.json"
 def names_of(nodeid: str) -> tuple[str, str]:
     """Return the names of a test: its class, function and parameters, and with the file's before.
 
-    The first is its name wherever its file lies; the second has the file's name and folder.
+    The first is its name wherever its file lies; the second has the file's name and two folders.
     """
     path, _, name = nodeid.partition("::")
-    return name, "::".join(["/".join(path.split("/")[-2:]), name])
+    return name, "::".join(["/".join(path.split("/")[-3:]), name])
 
 
 def left_out(nodeids: Sequence[str], stored: Sequence[str]) -> set[str]:

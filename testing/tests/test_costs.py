@@ -32,11 +32,11 @@ def test_what_costs_much_and_covers_nothing_alone_is_left_out() -> None:
 
 
 def test_a_test_with_a_namesake_in_a_file_of_its_name_stays() -> None:
-    paths = ("p/r/test_1.py", "q/r/test_1.py", "p/s/test_1.py")
+    paths = ("p/q/r/test_1.py", "o/q/r/test_1.py", "p/q/s/test_1.py")
     rows = [{"test": f"{path}::test_a", "seconds": 9, "covers": ["a"]} for path in paths]
     tests = choose_tests.read(map(json.dumps, rows))
-    assert [test.name for test in tests] == ["", "", "s/test_1.py::test_a"]
-    assert [test.name for test in choose_tests.choose(tests)] == ["s/test_1.py::test_a"]
+    assert [test.name for test in tests] == ["", "", "q/s/test_1.py::test_a"]
+    assert [test.name for test in choose_tests.choose(tests)] == ["q/s/test_1.py::test_a"]
 
 
 def test_the_choice_covers_what_all_tests_do() -> None:
@@ -52,12 +52,13 @@ def test_the_choice_covers_what_all_tests_do() -> None:
 
 
 def test_files_may_move_and_namesakes_are_told_by_their_files() -> None:
-    stored = ["test_a[x]", "test_b[y]", "test_gone", "r/test_2.py::test_c", "r/test_3.py::test_d"]
+    stored = ["test_a[x]", "test_b[y]", "test_gone", "q/r/test_2.py::test_c", "r/test_3.py::test_d"]
     found = costs.left_out(
-        ["new/test_1.py::test_a[x]", "p.py::test_b[y]", "q.py::test_b[y]", "p/r/test_2.py::test_c",
-         "p/s/test_2.py::test_c", "p/r/test_3.py::test_d", "q/r/test_3.py::test_d"], stored
+        ["new/test_1.py::test_a[x]", "p.py::test_b[y]", "q.py::test_b[y]",
+         "p/q/r/test_2.py::test_c", "p/q/s/test_2.py::test_c",
+         "r/test_3.py::test_d", "r/test_3.py::test_d"], stored
     )  # fmt: skip
-    assert found == {"new/test_1.py::test_a[x]", "p/r/test_2.py::test_c"}
+    assert found == {"new/test_1.py::test_a[x]", "p/q/r/test_2.py::test_c"}
 
 
 def test_lines_stand_for_the_forms_of_kernels() -> None:
