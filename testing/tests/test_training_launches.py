@@ -139,7 +139,14 @@ def test_a_training_step(device: str, make: Any, kind: Any, most: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("device", "most"), [("cuda", 6), ("hip", 6), ("opencl", 7), ("cpu", 6), ("wgpu", 46)]
+    ("device", "most"),
+    [
+        ("cuda", 6),
+        ("hip", 6),
+        ("opencl", 7),
+        ("cpu", 6),
+        pytest.param("wgpu", 46, marks=pytest.mark.slow),
+    ],
 )
 def test_an_optimizer_of_many_parameters(device: str, most: int) -> None:
     """Forty parameters of different shapes; a few launches are of numbers that all share."""

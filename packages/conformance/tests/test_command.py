@@ -152,11 +152,11 @@ def test_a_check_that_is_deselected_is_a_failure(pytester: pytest.Pytester) -> N
         "    items[:] = [i for i in items if 'float16' not in i.name]\n"
     )
     pytester.makepyfile("def test_own():\n    pass\n")
-    done = pytester.runpytest_subprocess(*PLUGIN, "-p", "no:cacheprovider")
+    done = pytester.runpytest_inprocess(*PLUGIN, "-p", "no:cacheprovider")
     done.stdout.fnmatch_lines(["*checks of the suite were left out, such as values/add*"])
     assert done.ret == 1
 
 
 def test_without_the_option_nothing_is_added(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_own():\n    pass\n")
-    assert pytester.runpytest_subprocess().parseoutcomes() == {"passed": 1}
+    assert pytester.runpytest_inprocess().parseoutcomes() == {"passed": 1}

@@ -76,7 +76,9 @@ def trained(name, limit, calls=3):
         return losses, [p.tolist() for p in model.parameters()], peak, function
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n == "attention" else n for n in MODELS]
+)
 def test_a_step_keeps_its_limit_and_its_bits(name):
     *plain, peak, _ = trained(name, None)
     *within, most, function = trained(name, int(0.75 * peak))

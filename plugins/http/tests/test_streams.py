@@ -359,7 +359,7 @@ def answers_of(address: str) -> list[float]:
 WANTED = [3.0 * sum(range(i + 1)) for i in range(20)]
 
 
-@pytest.mark.parametrize("cut", [False, True])
+@pytest.mark.parametrize("cut", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_without_streams_everything_goes_by_requests(
     monkeypatch: pytest.MonkeyPatch, cut: bool
 ) -> None:

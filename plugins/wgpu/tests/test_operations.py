@@ -59,7 +59,9 @@ print(plane)
 """
 
 
-@pytest.mark.parametrize(("bits", "plane"), [(128, 4), (512, 16)])
+@pytest.mark.parametrize(
+    ("bits", "plane"), [(128, 4), pytest.param(512, 16, marks=pytest.mark.slow)]
+)
 def test_planes_of_other_sizes(device: Any, bits: int, plane: int) -> None:
     if "llvmpipe" not in device.info.description:
         pytest.skip("only Mesa's software device has planes of any size")
