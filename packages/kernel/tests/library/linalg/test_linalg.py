@@ -1,0 +1,129 @@
+"""Are factors and solutions those of LAPACK, and is nothing read that has no part in them?"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import calor.linalg  # noqa: F401
+from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
+from calor_kernel.planning import compiling, flows
+from calor_kernel.runtime.backend import KernelBackend
+
+from ..ops import run_op
+
+EPS = {"float32": 1.2e-7, "float64": 2.3e-16}
+
+
+@pytest.fixture(autouse=True)
+def not_on_host(monkeypatch):
+    """Leave factorizations to kernels, though the host can read the memory of lanes."""
+    for module in (compiling, flows):
+        monkeypatch.setattr(module, "on_host", lambda *given: False)
+
+
+def lanes(**changes):
+    return KernelBackend("lanes", lambda index: LanesDevice(replace(MANY_UNITS, **changes)))
+
+
+@pytest.fixture(scope="module")
+def backend():
+    return lanes()
+
+
+def random(*shape, dtype="float32"):
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(dtype)
+
+
+def definite(batch, n, dtype):
+    x = random(batch, n, n, dtype=dtype)
+    return (x @ x.mT / n + 0.5 * np.eye(n)).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", EPS)
+@pytest.mark.parametrize(("batch", "n"), [(3, 1), (2, 7), (2, 16), (1, 31), (2, 33), (1, 70)])
+def test_cholesky(backend, batch, n, dtype):
+    x = definite(batch, n, dtype)
+    # The upper triangle is not read.
+    x = np.where(np.tri(n, dtype=bool), x, np.nan).astype(dtype)
+    (found,), (wanted,) = run_op(backend, "cholesky", [x], {})
+    assert np.abs(found - wanted).max() <= 4 * n * EPS[dtype]
+    assert not np.triu(found, 1).any()
+
+
+@pytest.mark.parametrize("place", [0, 5, 36])
+@pytest.mark.parametrize("value", [-1.0, 0.0, np.nan])
+def test_cholesky_of_no_definite_matrix_is_nan_from_its_first_bad_pivot_on(backend, place, value):
+    x = np.stack([np.eye(40, dtype=np.float32)] * 2) * 4
+    x[1, place, place] = value
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(np.linalg, "cholesky", lambda x, upper: np.zeros_like(x))
+        (found,), _ = run_op(backend, "cholesky", [x], {})
+    assert (found[0] == 2 * np.eye(40)).all()
+    pivots = np.diagonal(found[1])
+    assert (pivots[:place] == 2).all()
+    assert np.isnan(pivots[place])
+
+
+@pytest.mark.parametrize("unit_diagonal", [False, True])
+@pytest.mark.parametrize("transpose", [False, True])
+@pytest.mark.parametrize("lower", [False, True])
+@pytest.mark.parametrize(("n", "count"), [(1, 1), (5, 3), (16, 9), (33, 1), (70, 11)])
+def test_triangular_systems(backend, n, count, lower, transpose, unit_diagonal):
+    a = random(2, n, n) / n + 2 * np.eye(n, dtype=np.float32)
+    read = np.tri(n, k=-1 if unit_diagonal else 0, dtype=bool)
+    a = np.where(read if lower else read.T, a, np.nan).astype(np.float32)
+    options = {"lower": lower, "transpose": transpose, "unit_diagonal": unit_diagonal}
+    (found,), (wanted,) = run_op(backend, "triangular_solve", [a, random(2, n, count)], options)
+    assert np.abs(found - wanted).max() <= 8 * n * EPS["float32"] * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("nbytes", [24 << 10, 16 << 10, 13 << 10])
+def test_triangular_systems_have_as_many_columns_as_shared_memory_holds(nbytes):
+    a = random(1, 200, 200, dtype="float64") / 200 + np.eye(200)
+    options = {"lower": True, "transpose": False, "unit_diagonal": False}
+    given = [a, random(1, 200, 8, dtype="float64")]
+    (found,), (wanted,) = run_op(lanes(shared_bytes=nbytes), "triangular_solve", given, options)
+    assert np.abs(found - wanted).max() <= 1e-12
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize(
+    ("m", "n"), [(1, 1), (5, 5), (9, 3), (3, 9), (40, 33), (70, 70), (70, 20), (20, 70)]
+)
+def test_lu(m, n, whole):
+    x = random(2, m, n)
+    if whole:
+        # Equal candidates: the first in the order of earlier exchanges is the pivot.
+        x = np.round(x)
+    (found, rows), (_, order) = run_op(lanes(), "lu", [x], {})
+    k = min(m, n)
+    low = np.tril(found, -1)[..., :k] + np.eye(m, k)
+    product = low @ np.triu(found)[..., :k, :]
+    permuted = np.take_along_axis(x, rows[..., None], axis=-2)
+    assert np.abs(product - permuted).max() <= 8 * k * EPS["float32"] * np.abs(x).max()
+    assert (rows == order).all()
+
+
+@pytest.mark.parametrize("nbytes", [5 << 10, 8 << 10])
+def test_panels_of_lu_are_as_wide_as_shared_memory_permits(nbytes):
+    x = random(1, 90, 75)
+    (found, rows), (wanted, order) = run_op(lanes(shared_bytes=nbytes), "lu", [x], {})
+    assert np.abs(found - wanted).max() <= 1e-4
+    assert (rows == order).all()
+
+
+@pytest.mark.parametrize("op", ["cholesky", "lu", "triangular_solve"])
+def test_cubes_of_one_unit_and_complex_numbers_are_left_to_the_decomposition(op):
+    x = definite(1, 5, "float32")
+    options = {}
+    if op == "triangular_solve":
+        options = {"lower": True, "transpose": False, "unit_diagonal": False}
+    one = KernelBackend("lanes", lambda index: LanesDevice(ONE_UNIT))
+    for backend, given, reason in (
+        (one, x, "a cube has fewer than"),
+        (lanes(), x.astype(np.complex64), "float32 and float64, not complex64"),
+    ):
+        operands = [given] * (2 if options else 1)
+        with pytest.raises(AssertionError, match=reason):
+            run_op(backend, op, operands, options)
