@@ -113,7 +113,33 @@ def test_panels_of_lu_are_as_wide_as_shared_memory_permits(nbytes):
     assert (rows == order).all()
 
 
-@pytest.mark.parametrize("op", ["cholesky", "lu", "triangular_solve"])
+@pytest.mark.parametrize("nbytes", [4 << 10, 48 << 10])
+@pytest.mark.parametrize("n", [1, 2, 3, 8, 13, 34])
+def test_eigh(n, nbytes):
+    # Shared memory holds matrices, or it holds the rotations of a round alone.
+    x = random(2, n, n)
+    whole = np.tril(x) + np.tril(x, -1).mT
+    x = np.where(np.tri(n, dtype=bool), x, np.nan).astype(np.float32)
+    (values, vectors), (wanted, _) = run_op(lanes(shared_bytes=nbytes), "eigh", [x], {})
+    bound = 16 * n * EPS["float32"]
+    assert np.abs(values - wanted).max() <= bound * np.abs(wanted).max()
+    assert np.abs(whole @ vectors - vectors * values[..., None, :]).max() <= bound * n
+    assert np.abs(vectors.mT @ vectors - np.eye(n)).max() <= bound
+
+
+def test_eigh_of_a_matrix_that_is_not_finite_is_nan(backend):
+    x = np.stack([np.eye(6, dtype=np.float32)] * 2)
+    x[1, 3, 2] = np.nan
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(np.linalg, "eigh", lambda x: (x[..., 0], x))
+        (values, vectors), _ = run_op(backend, "eigh", [x], {})
+    assert (values[0] == 1).all()
+    assert (vectors[0] == np.eye(6)).all()
+    assert np.isnan(values[1]).all()
+    assert np.isnan(vectors[1]).all()
+
+
+@pytest.mark.parametrize("op", ["cholesky", "eigh", "lu", "triangular_solve"])
 def test_cubes_of_one_unit_and_complex_numbers_are_left_to_the_decomposition(op):
     x = definite(1, 5, "float32")
     options = {}

@@ -14,3 +14,4 @@ work.lowering("triangular_solve")(
     work.deferred("calor_kernel.library.linalg.triangular_launch", "lower_triangular_solve")
 )
 work.lowering("lu")(work.deferred("calor_kernel.library.linalg.lu_launch", "lower_lu"))
+work.lowering("eigh")(work.deferred("calor_kernel.library.linalg.jacobi_launch", "lower_eigh"))
