@@ -84,6 +84,7 @@ from .checks import (
     nested_modes,
     nested_transforms,
     non_finite,
+    one_option_apart,
     orders_of_axes,
     orders_of_views,
     paired_options,
@@ -223,6 +224,7 @@ def _contracts() -> Iterator[Check]:
     yield from long_sums.long_sums()
     yield from unread_parts.unread_parts()
     yield from paired_options.paired_options()
+    yield from one_option_apart.one_option_apart()
     yield from parameter_forms.parameter_forms()
     yield from distributions.families()
     yield from crossings.crossings()

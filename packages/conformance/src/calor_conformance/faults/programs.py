@@ -119,6 +119,35 @@ class ForgetsSigns(ForgetsAttributes):
         return (*super()._key(graph), tuple(numbers))
 
 
+class ForgetsTruths(ForgetsAttributes):
+    """Compiled graphs are kept by attributes that are no truths, such as an order's direction."""
+
+    def _key(self, graph: Graph) -> Any:
+        return (*super()._key(graph), self._attributes(graph))
+
+    def _attributes(self, graph: Graph) -> Any:
+        told = [(k, v) for n in graph.nodes for k, v in sorted(n.attributes.items())]
+        return repr([(k, v) for k, v in told if not isinstance(v, bool)])
+
+
+class ForgetsAxes(ForgetsTruths):
+    """Compiled graphs are kept by attributes that are no single axis."""
+
+    def _attributes(self, graph: Graph) -> Any:
+        told = [(k, v) for n in graph.nodes for k, v in sorted(n.attributes.items())]
+        return repr([(k, v) for k, v in told if k != "axis"])
+
+
+class ForgetsNumbers(ForgetsTruths):
+    """Compiled graphs are kept whatever the constants between 1 and 10 are."""
+
+    def _attributes(self, graph: Graph) -> Any:
+        told = [(k, v) for n in graph.nodes for k, v in sorted(n.attributes.items())]
+        numbers = [(k, v.number if isinstance(v, Scalar) else v) for k, v in told]
+        kept = [(k, v) for k, v in numbers if not (isinstance(v, int | float) and 1 < v < 10)]
+        return repr(kept)
+
+
 class ForgetsLengths(ForgetsAttributes):
     """Compiled graphs are kept whatever the length of the first axis."""
 
@@ -253,6 +282,27 @@ FAULTS = [
         "plans are kept by attributes that are equal, and 0.0 equals -0.0",
         ForgetsSigns,
         ("history/drawn-alike-numbers",),
+    ),
+    Fault(
+        "truths-forgotten",
+        "plans are kept by what is no truth among the attributes, so up and down are one order",
+        ForgetsTruths,
+        ("functions/one-option-apart-calor",),
+        ("sort",),
+    ),
+    Fault(
+        "axes-forgotten",
+        "plans are kept without the axis, which shapes tell apart unless they are square",
+        ForgetsAxes,
+        ("functions/one-option-apart-calor",),
+        ("sort",),
+    ),
+    Fault(
+        "numbers-forgotten",
+        "plans are kept whatever their constants between 1 and 10 are",
+        ForgetsNumbers,
+        ("functions/one-option-apart-calor_nn.functional",),
+        ("sort",),
     ),
     Fault(
         "numbers-drawn-once",
