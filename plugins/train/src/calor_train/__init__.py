@@ -31,12 +31,15 @@ from calor_train.metrics import (
     TopK,
 )
 from calor_train.optimizers import (
+    LAMB,
     SGD,
     Adadelta,
+    Adafactor,
     Adagrad,
     Adam,
     Adamax,
     AdamW,
+    Adan,
     Lion,
     Muon,
     NAdam,
@@ -67,13 +70,16 @@ from calor_train.schedules import (
 )
 
 __all__ = [
+    "LAMB",
     "SGD",
     "Accuracy",
     "Adadelta",
+    "Adafactor",
     "Adagrad",
     "Adam",
     "AdamW",
     "Adamax",
+    "Adan",
     "ArrayDataset",
     "CSVLog",
     "Callback",

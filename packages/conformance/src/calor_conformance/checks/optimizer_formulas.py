@@ -116,6 +116,48 @@ def _lion(p: Array, g: Array, state: State, how: dict[str, Any], step: int) -> A
     return np.asarray(p - how["lr"] * made)
 
 
+def _length(x: Array) -> float:
+    return float(np.sqrt(np.sum(x * x)))
+
+
+def _lamb(p: Array, g: Array, state: State, how: dict[str, Any], step: int) -> Array:
+    first, second = how["betas"]
+    mean = _moved(state, "m", g, first) / (1.0 - first**step)
+    square = _moved(state, "v", g * g, second) / (1.0 - second**step)
+    made = mean / (np.sqrt(square) + how["eps"]) + how["weight_decay"] * p
+    lengths = _length(p), _length(made)
+    return np.asarray(p - how["lr"] * (lengths[0] / lengths[1] if all(lengths) else 1.0) * made)
+
+
+def _adan(p: Array, g: Array, state: State, how: dict[str, Any], step: int) -> Array:
+    first, second, third = how["betas"]
+    change = g - state.get("g", g)
+    state["g"] = g
+    mean = _moved(state, "m", g, first) / (1.0 - first**step)
+    drift = _moved(state, "d", change, second) / (1.0 - second**step)
+    square = _moved(state, "n", (g + second * change) ** 2, third) / (1.0 - third**step)
+    made = (mean + second * drift) / (np.sqrt(square) + how["eps"])
+    return np.asarray((p - how["lr"] * made) / (1.0 + how["lr"] * how["weight_decay"]))
+
+
+def _adafactor(p: Array, g: Array, state: State, how: dict[str, Any], step: int) -> Array:
+    least, size = how["eps"]
+    rate = 1.0 - float(step) ** how["beta2_decay"]
+    if g.ndim > 1:
+        rows = _moved(state, "r", np.mean(g * g, -1, keepdims=True), rate)
+        columns = _moved(state, "c", np.mean(g * g, -2, keepdims=True), rate)
+        square = rows * columns / np.maximum(np.mean(rows, -2, keepdims=True), least)
+    else:
+        square = _moved(state, "v", g * g, rate)
+    made = g / np.sqrt(np.maximum(square, least**2))
+    many = math.sqrt(max(p.size, 1))
+    made = made / max(1.0, _length(made) / many / how["d"])
+    share = min(how["lr"], 1.0 / math.sqrt(step)) * max(size, _length(p) / many)
+    return np.asarray(p * (1.0 - how["lr"] * how["weight_decay"]) - share * made)
+
+
+# Optimizers that refuse complex parameters.
+REAL_ONLY: Final = frozenset({"Adafactor"})
 _BETAS: Final = [(0.9, 0.999), (0.5, 0.95), (0.0, 0.6)]
 _DECAY: Final = [0.0, 0.1]
 FORMULAS: Final[dict[str, tuple[Rule, Settings]]] = {
@@ -136,6 +178,13 @@ FORMULAS: Final[dict[str, tuple[Rule, Settings]]] = {
         rng, betas=[*_BETAS, (0.9, 0.9)], eps=[1e-8, 1e-3], weight_decay=_DECAY,
         decoupled_weight_decay=[False, True])),
     "Lion": (_lion, lambda rng: _drawn(rng, betas=_BETAS, weight_decay=_DECAY)),
+    "LAMB": (_lamb, lambda rng: _drawn(
+        rng, betas=_BETAS, eps=[1e-6, 1e-2], weight_decay=_DECAY)),
+    "Adan": (_adan, lambda rng: _drawn(
+        rng, betas=[(0.98, 0.92, 0.99), (0.5, 0.9, 0.6)], eps=[1e-8, 1e-2], weight_decay=_DECAY)),
+    "Adafactor": (_adafactor, lambda rng: _drawn(
+        rng, beta2_decay=[-0.8, -0.3], eps=[(2.0**-23, 1e-3), (1e-2, 0.5)], d=[1.0, 2.0],
+        weight_decay=_DECAY)),
     "Rprop": (_rprop, lambda rng: _drawn(
         rng, etas=[(0.5, 1.2), (0.3, 2.0)], step_sizes=[(1e-6, 50.0), (0.05, 0.2)])),
 }  # fmt: skip
@@ -151,5 +200,9 @@ DEFAULTS: Final[dict[str, dict[str, Any]]] = {
     "RAdam": {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.0,
               "decoupled_weight_decay": False},
     "Lion": {"lr": 1e-4, "betas": (0.9, 0.99), "weight_decay": 0.0},
+    "LAMB": {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-6, "weight_decay": 0.0},
+    "Adan": {"lr": 1e-3, "betas": (0.98, 0.92, 0.99), "eps": 1e-8, "weight_decay": 0.0},
+    "Adafactor": {"lr": 1e-2, "beta2_decay": -0.8, "eps": (2.0**-23, 1e-3), "d": 1.0,
+                  "weight_decay": 0.0},
     "Rprop": {"lr": 1e-2, "etas": (0.5, 1.2), "step_sizes": (1e-6, 50.0)},
 }  # fmt: skip

@@ -24,7 +24,7 @@ from ..rows.functions.comparing import compare, wide
 from ..rows.functions.drawing import Rng, a_shape, source
 from .base import Array, Check, Place
 from .errors import raised
-from .optimizer_formulas import DEFAULTS
+from .optimizer_formulas import DEFAULTS, REAL_ONLY
 from .training import _RULES, CONTRACT, PACKAGE
 
 # Defaults are those of the field.
@@ -108,6 +108,8 @@ def _complex(package: Any, rng: Rng, place: Place) -> None:
         return
     for name, (rule, settings) in _RULES.items():
         how = settings(rng)
+        if name in REAL_ONLY:
+            continue
         parts = rng.normal(size=(3, 2))
         p = calor.asarray((parts[:, 0] + 1j * parts[:, 1]).astype(np.complex64),
                           requires_grad=True)  # fmt: skip

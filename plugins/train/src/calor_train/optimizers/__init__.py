@@ -1,10 +1,13 @@
 """Optimizers, one family a module, and what they are built from."""
 
+from calor_train.optimizers.adafactor import Adafactor
 from calor_train.optimizers.adagrad import Adadelta, Adagrad
 from calor_train.optimizers.adam import Adam, AdamW
 from calor_train.optimizers.adamax import Adamax
+from calor_train.optimizers.adan import Adan
 from calor_train.optimizers.base import Optimizer
 from calor_train.optimizers.group import ParameterGroup
+from calor_train.optimizers.lamb import LAMB
 from calor_train.optimizers.lion import Lion
 from calor_train.optimizers.muon import Muon
 from calor_train.optimizers.nadam import NAdam
@@ -14,12 +17,15 @@ from calor_train.optimizers.rprop import Rprop
 from calor_train.optimizers.sgd import SGD
 
 __all__ = [
+    "LAMB",
     "SGD",
     "Adadelta",
+    "Adafactor",
     "Adagrad",
     "Adam",
     "AdamW",
     "Adamax",
+    "Adan",
     "Lion",
     "Muon",
     "NAdam",

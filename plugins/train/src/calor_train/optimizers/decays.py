@@ -8,17 +8,28 @@ a dtype and device, as a vector with an element for each parameter.
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from calor import Tensor
 from calor.errors import ArgumentError
 from calor_train.optimizers.group import ParameterGroup
 
 
+class Counted(Protocol):
+    """A group that counts steps, and makes numbers of them."""
+
+    @property
+    def steps(self) -> Tensor | None:
+        """The steps of each parameter."""
+
+    def factors(self, t: Tensor) -> tuple[Tensor, ...]:
+        """Return vectors of numbers from the steps made, this one included; all are (n,)."""
+
+
 class Factors:
     """The numbers of one step that depend on how many steps each parameter has made."""
 
-    def __init__(self, group: DecayingGroup) -> None:
+    def __init__(self, group: Counted) -> None:
         self.group = group
         self.found: dict[Any, tuple[Tensor, ...]] = {}
 

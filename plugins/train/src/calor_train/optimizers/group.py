@@ -91,7 +91,9 @@ class ParameterGroup(Stateful):
         with calor.no_grad():
             forms = [enter(p.detach(), self.pairs) for p in self.params]
             kept = None if state_dtype is None else self._kept_in(as_dtype(state_dtype), forms)
-            self.state = {slot: [self.initial(slot, x, kept) for x in forms] for slot in slots}
+            self.state: dict[str, list[Any]] = {}
+            for slot in slots:
+                self.state[slot] = [self.initial(slot, x, kept) for x in forms]
             self.masters: list[Tensor | None] = [
                 x.copy()
                 if master_weights and x.dtype is not p.dtype and not p.dtype.is_complex
@@ -185,7 +187,7 @@ class ParameterGroup(Stateful):
         """
         return (*self.dynamic, "maximize")
 
-    def initial(self, slot: str, form: Tensor, dtype: DType | None) -> Tensor:
+    def initial(self, slot: str, form: Tensor, dtype: DType | None) -> Tensor | None:
         """Return a state tensor as it is before the first step.
 
         Parameters
@@ -199,8 +201,8 @@ class ParameterGroup(Stateful):
 
         Returns
         -------
-        Tensor
-            Zeros, unless a subclass begins elsewhere.
+        Tensor or None
+            Zeros, unless a subclass begins elsewhere; None where the parameter has no such state.
         """
         return calor.zeros_like(form, dtype=dtype)
 
@@ -296,7 +298,7 @@ class ParameterGroup(Stateful):
         Tensor
             The state, of the dtype of `p`.
         """
-        found = self.state[slot][index]
+        found: Tensor = self.state[slot][index]
         return found if found.dtype is p.dtype else found.astype(p.dtype)
 
     def hold(self, slot: str, index: int, value: Tensor) -> Tensor:
@@ -375,11 +377,17 @@ class ParameterGroup(Stateful):
         counts = self.counts()
         for index in range(len(self.params)):
             entry: dict[str, Any] = {} if counts is None else {"step": counts[index]}
-            entry |= {slot: held[index].detach() for slot, held in self.state.items()}
+            entry |= {slot: held.detach() for slot, held in self._slots(index)}
             master = self.masters[index]
             if master is not None:
                 entry["master"] = master.detach()
             yield entry
+
+    def _slots(self, index: int) -> Iterator[tuple[str, Tensor]]:
+        """Yield the state tensors that a parameter has, by name."""
+        for slot, held in self.state.items():
+            if held[index] is not None:
+                yield slot, held[index]
 
     def assignments(self, entries: Sequence[Mapping[str, Any]]) -> list[tuple[Tensor, Any]]:
         """Return each state tensor with its saved value.
@@ -403,7 +411,7 @@ class ParameterGroup(Stateful):
         """
         found: list[tuple[Tensor, Any]] = []
         for index, entry in enumerate(entries):
-            wanted = {slot: held[index] for slot, held in self.state.items()}
+            wanted = dict(self._slots(index))
             if (master := self.masters[index]) is not None:
                 wanted["master"] = master
             expected = set(wanted) | ({"step"} if self.steps is not None else set())
