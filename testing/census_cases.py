@@ -416,6 +416,10 @@ def _rare(device: str) -> Iterator[Named]:
     yield "warped picture", forward(warp, ((1, 3, 64, 64), "float32"), ((1, 32, 32, 2), "float32"))
     maps: Operand = ((2, 64, 28, 28), "bfloat16")
     yield "features between pixels", forward(warp, maps, ((2, 28, 28, 2), "float32"))
+    # Patches of an image as columns, of slices and of indices.
+    for patch in (3, 7):
+        folded: Operand = ((2, 32, 28, 28), "float32")
+        yield f"columns of {patch}", training(_functional("im2col", kernel_size=patch), folded)
     # The last layer of networks that make images.
     pictures: tuple[Operand, ...] = ((4, 64, 128, 128), "float32"), ((3, 64, 7, 7), "float32")
     yield from both("few filters", _functional("conv2d", padding=3), *pictures)

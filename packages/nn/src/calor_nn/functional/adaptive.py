@@ -20,6 +20,7 @@ from calor.functions.operands import as_tensor, stretched
 from calor.functions.searching import argmax
 from calor.ops import reductions as r
 from calor.ops.indexing import gather, take_along
+from calor_nn.functional.constant_tables import constant_indices
 from calor_nn.functional.conv import batched, unbatched
 from calor_nn.functional.pool import (
     avg_pool1d,
@@ -30,7 +31,6 @@ from calor_nn.functional.pool import (
     max_pool3d,
 )
 from calor_nn.functional.resampling import Taps, picked, resampled
-from calor_nn.functional.windows import constant_indices
 
 if TYPE_CHECKING:
     from calor.tensor.tensor import Operand, Tensor

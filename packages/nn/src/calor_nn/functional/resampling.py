@@ -24,7 +24,7 @@ from calor.ops.indexing import gather
 from calor.ops.movement import reshape, slice_
 from calor.ops.sources import HostArray, constant
 from calor.specs import Spec, spec
-from calor_nn.functional.windows import constant_indices
+from calor_nn.functional.constant_tables import constant_indices
 
 if TYPE_CHECKING:
     from calor.tensor.tensor import Tensor

@@ -11,7 +11,7 @@ from calor.errors import ArgumentError, ShapeError
 from calor.functions.activation import floating
 from calor.functions.half_types import in_float32
 from calor.functions.operands import as_tensor
-from calor_nn.functional.windows import constant_table
+from calor_nn.functional.constant_tables import constant_table
 
 if TYPE_CHECKING:
     from calor.tensor.tensor import Operand, Tensor

@@ -22,7 +22,7 @@ from calor.ops import rules
 from calor.ops.base import op
 from calor.ops.composites import like, wide
 from calor.specs import Spec, spec
-from calor_nn.functional.windows import constant_indices
+from calor_nn.functional.constant_tables import constant_indices
 
 # A tap is its offset from the lower neighbour, and its weight as a function of the fraction.
 Taps = list[tuple[int, Callable[[Any], Any]]]

@@ -19,8 +19,8 @@ from calor.functions.activation import floating
 from calor.functions.arguments import integer
 from calor.functions.operands import as_tensors
 from calor.ops.composites import like, wide
+from calor_nn.functional.constant_tables import constant_table
 from calor_nn.functional.samples import sample
-from calor_nn.functional.windows import constant_table
 
 if TYPE_CHECKING:
     from calor.tensor.tensor import Operand, Tensor

@@ -8,35 +8,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calor.device_selection import as_device
 from calor.errors import ShapeError
 from calor.functions.arguments import integer
 from calor.functions.manipulation import permute_dims, reshape
 from calor.functions.operands import as_tensor
+from calor.ops.base import op
 from calor.ops.indexing import gather, scatter_nd
-from calor.ops.movement import number_like, pad, permute, slice_
-from calor.ops.sources import HostArray, constant, zeros_of
-from calor.specs import spec
+from calor.ops.movement import concat, number_like, pad, permute, slice_
+from calor.ops.sources import zeros_of
+from calor.specs import Spec, spec
+from calor_nn.functional.constant_tables import constant_indices
 from calor_nn.functional.conv import Axes, Sizes, batched, per_axis, unbatched
+from calor_nn.functional.resampling import Taps, resampled
 
 if TYPE_CHECKING:
     from calor.tensor.tensor import Operand, Tensor
 
 
-def constant_table(array: np.ndarray[Any, Any], device: Any) -> Tensor:
-    """Return a host array that depends on sizes alone as a constant of the graph."""
-    with as_device(device):
-        made: Tensor = constant(array=HostArray.of(array), weak=False)
-    return made
-
-
-def constant_indices(array: np.ndarray[Any, Any], device: Any) -> Tensor:
-    """Return indices that depend on sizes alone as a constant of the graph, in int64."""
-    return constant_table(array.astype(np.int64), device)
+# Elements of a patch up to which each is a slice of its own.
+_SLICES = 32
 
 
 def im2col(
@@ -95,12 +90,8 @@ def im2col(
     x, added = batched(as_tensor(x), 2, "im2col")
     kernel, step, before, apart = _arguments(kernel_size, stride, padding, dilation, "im2col")
     index = _patches(x.shape[2:], kernel, step, before, apart, "im2col")
-    edge = (0, 0, *before)
-    seen = pad(x, number_like(x, 0), low=edge, high=edge, interior=(0,) * 4)
-    for axis, where in ((2, index[0]), (4, index[1])):
-        seen = gather(seen, constant_indices(where, x.device), axis=axis)
-    # (N, C, KH, OH, KW, OW)
-    seen = permute(seen, axes=(0, 1, 2, 4, 3, 5))
+    given = {"kernel": kernel, "stride": step, "padding": before, "dilation": apart}
+    seen = columns(x, **given)
     shape = (x.shape[0], x.shape[1] * math.prod(kernel), math.prod(w.shape[1] for w in index))
     return unbatched(reshape(seen, shape), added)
 
@@ -170,16 +161,66 @@ def col2im(
         )
     n, channels = x.shape[0], x.shape[1] // math.prod(kernel)
     split = reshape(x, (n, channels, *kernel, *counts))
+    return unbatched(_summed(split, sizes, step, before, apart), added)
+
+
+def _columns_rule(x: Spec, *, kernel: Axes, stride: Axes, padding: Axes, dilation: Axes) -> Spec:
+    index = _patches(x.shape[2:], kernel, stride, padding, dilation, "nn.columns")
+    return spec((*x.shape[:2], *kernel, *(where.shape[1] for where in index)), x.dtype)
+
+
+def _columns(x: Any, *, kernel: Axes, stride: Axes, padding: Axes, dilation: Axes) -> Any:
+    """Return (N, C, KH, KW, OH, OW): for each element of a patch its value in all patches."""
+    edge = (0, 0, *padding)
+    seen = pad(x, number_like(x, 0), low=edge, high=edge, interior=(0,) * 4)
+    index = _patches(x.shape[2:], kernel, stride, padding, dilation, "nn.columns")
+    if math.prod(kernel) > _SLICES:
+        for axis, where in ((2, index[0]), (4, index[1])):
+            seen = gather(seen, constant_indices(where, x.device), axis=axis)
+        return permute(seen, axes=(0, 1, 2, 4, 3, 5))
+    counts = tuple(where.shape[1] for where in index)
+    parts = []
+    for begins in product(*(range(0, k * d, d) for k, d in zip(kernel, dilation, strict=True))):
+        spans = zip(begins, counts, stride, strict=True)
+        stops = (*seen.shape[:2], *(begin + (n - 1) * by + 1 for begin, n, by in spans))
+        part = slice_(seen, starts=(0, 0, *begins), stops=stops, steps=(1, 1, *stride))
+        parts.append(reshape(part, (*x.shape[:2], 1, *counts)))
+    return reshape(concat(*parts, axis=2), (*x.shape[:2], *kernel, *counts))
+
+
+def _columns_vjp(
+    g: Any, y: Any, x: Any, *, kernel: Axes, stride: Axes, padding: Axes, dilation: Axes
+) -> list[Any]:
+    return [_summed(g, x.shape[2:], stride, padding, dilation)]
+
+
+# Moved values keep their bits; the gradient sums each element's few values in order.
+columns = op("nn.columns", _columns_rule, vjp=_columns_vjp, decompose=_columns)
+
+
+def _summed(split: Any, sizes: Axes, stride: Axes, padding: Axes, dilation: Axes) -> Any:
+    """Return images (N, C, *sizes) as sums of the patches (N, C, KH, KW, OH, OW)."""
+    n, channels, *rest = split.shape
+    kernel, counts = tuple(rest[:2]), tuple(rest[2:])
+    index = _patches(sizes, kernel, stride, padding, dilation, "nn.columns")
+    if split.dtype.kind == "float" and split.dtype.itemsize > 1:
+        taps = []
+        for where, size, before in zip(index, sizes, padding, strict=True):
+            places = where.reshape(-1, 1) - before
+            there = (places >= 0) & (places < size)
+            taps.append(Taps(np.where(there, places, -1), there.astype(float), size).transposed())
+        moved = permute(split, axes=(0, 1, 2, 4, 3, 5))
+        lined = (n, channels, *(k * count for k, count in zip(kernel, counts, strict=True)))
+        return resampled(reshape(moved, lined), 2, taps)
     moved = permute(split, axes=(2, 4, 3, 5, 0, 1))
-    full = tuple(m + 2 * b for m, b in zip(sizes, before, strict=True))
+    full = tuple(m + 2 * b for m, b in zip(sizes, padding, strict=True))
     rows = index[0][:, :, None, None] * full[1] + index[1][None, None, :, :]
-    zeros = zeros_of(spec((math.prod(full), n, channels), x.dtype), x.device)
-    where = constant_indices(rows[..., None], x.device)
-    made = permute(scatter_nd(zeros, where, moved, update="add"), axes=(1, 2, 0))
+    zeros = zeros_of(spec((math.prod(full), n, channels), split.dtype), split.device)
+    at = constant_indices(rows[..., None], split.device)
+    made = permute(scatter_nd(zeros, at, moved, update="add"), axes=(1, 2, 0))
     whole = reshape(made, (n, channels, *full))
-    stops = (n, channels, *(b + m for b, m in zip(before, sizes, strict=True)))
-    cropped: Tensor = slice_(whole, starts=(0, 0, *before), stops=stops, steps=(1,) * 4)
-    return unbatched(cropped, added)
+    stops = (n, channels, *(b + m for b, m in zip(padding, sizes, strict=True)))
+    return slice_(whole, starts=(0, 0, *padding), stops=stops, steps=(1,) * 4)
 
 
 def _arguments(
