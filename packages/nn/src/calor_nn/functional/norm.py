@@ -22,6 +22,7 @@ from calor.ops import composites as c
 from calor.ops import elementwise as e
 from calor.ops.contraction import window_reduce
 from calor.ops.movement import number_like, pad
+from calor_nn.functional.grouped_channels import grouped_channels
 
 if TYPE_CHECKING:
     from calor.tensor.tensor import Operand, Tensor
@@ -217,6 +218,11 @@ def group_norm(
         )
     # Channels have an axis in the groups, so that what follows by channel has strides there.
     shape = (x.shape[0], num_groups, channels // num_groups, math.prod(x.shape[2:]))
+    if weight is not None and bias is not None and shape[2] > 1 and local.autocast is None:
+        given = [reshape(as_tensor(a, x), (*shape[1:3], 1)) for a in (weight, bias)]
+        if all(c.wide_type(a.dtype) is c.wide_type(x.dtype) for a in given):
+            y = grouped_channels(reshape(x, shape), *given, eps=float(eps))[0]
+            return reshape(y, x.shape)
     made = c.standardize(c.wide(reshape(x, shape)), axes=(2, 3), eps=float(eps))[0]
     return _rounded(_affine_channels(reshape(made, x.shape), weight, bias), x)
 

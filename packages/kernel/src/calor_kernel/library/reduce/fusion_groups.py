@@ -423,6 +423,8 @@ class Search(Links):
         if reads == "along" and not after and not read_by and not self._beside(number):
             # It only reads what the group reads, and belongs to those that read its value.
             return None
+        if reads == "along" and not read_by and self._is_of_parts(group, number):
+            return None
         # A reduction makes values of rows; a composite's first result varies along them.
         first = "row" if node.op.name in FOLDS else reads
         roles = group.roles | dict.fromkeys(node.outputs, "row") | {node.outputs[0]: first}
@@ -437,6 +439,24 @@ class Search(Links):
                 moves = [one[1] for one in found if one is not None]
                 grown = replace(grown, between=grown.between.union(*moves))
         return grown if not check or self._right(grown, node.outputs) else None
+
+    def _is_of_parts(self, group: Rows, number: int) -> bool:
+        """Return whether all that reads a node are reductions of parts of the group's rows.
+
+        They compute it from what the group reads, in the same order, instead of from memory.
+        """
+        value = self.graph.nodes[number].outputs[0]
+        readers = self.readers.get(value, ())
+        kinds = [self._reduction(reader) for reader in readers]
+        return (
+            bool(readers)
+            and value not in self.wanted
+            and self._elementwise(number)
+            and all(
+                kind is not None and kind[0] == group.shape and {*kind[1]} < {*group.axes}
+                for kind in kinds
+            )
+        )
 
     def _along(
         self, group: Rows, number: int, links: Sequence[tuple[int, list[int]] | None]
