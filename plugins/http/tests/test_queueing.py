@@ -199,6 +199,32 @@ def test_an_error_that_is_found_late_is_told_to_whose_it_is(
         light.close()
 
 
+def test_an_error_that_is_found_late_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device tells who waits for it, and each who reads what failed; a client hears one of both."""
+    with LocalServer("numpy", keyring=ring()) as server:
+        flood, light = Client(server, TOKENS["flood"]), Client(server, TOKENS["light"])
+        up = ["up", 1, 0, "int8", [1], b"1"]
+        flood.ask(up)
+        (device,) = server.server._devices
+        failing = [DeviceError("index 9 is out of range")]
+
+        def synchronize(index: int) -> None:
+            if failing:
+                raise failing.pop()
+
+        def download(*asked: Any) -> Any:
+            raise DeviceError("index 9 is out of range")
+
+        monkeypatch.setattr(device.backend, "synchronize", synchronize)
+        assert light.kinds(up, ["sync", 0]) == [None] * 2
+        with monkeypatch.context() as reading:
+            reading.setattr(device.backend, "download", download)
+            assert flood.kinds(["read", 1, 0, 2]) == ["DeviceError"]
+        assert flood.kinds(["sync", 0]) == [None]
+        flood.close()
+        light.close()
+
+
 def test_a_flood_starves_nobody_over_the_network(monkeypatch: pytest.MonkeyPatch) -> None:
     """Six sessions of one token send long requests; the other is served between their commands."""
     monkeypatch.setattr(queueing, "SLICE", 0.0)

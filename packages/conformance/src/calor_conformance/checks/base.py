@@ -87,6 +87,11 @@ Run = Callable[[Place], None]
 PLAIN = (float32, float16, bfloat16, float64, int32, int8)
 
 
+def members() -> int:
+    """Return of how many devices the current one consists, each of which runs a program."""
+    return current_device().info.limits.get("members", 1)
+
+
 def plain_type() -> DType:
     """Return the first dtype of PLAIN that the current device computes in, or float32."""
     info = current_device().info

@@ -16,7 +16,7 @@ import numpy as np
 import calor
 from calor.dtypes import bool_, float32, float64, int8, int32, int64
 
-from .base import Array, Check, Place
+from .base import Array, Check, Place, members
 
 CONTRACT: Final = "a function of the host gets what it is called with, and gives what it declares"
 _TURNS: Final = 8
@@ -168,7 +168,7 @@ def _in_order(place: Place) -> None:
             if start > 102:
                 want.append(start + 0.5)
         # A group's members pass one after another, each through the loop of its own.
-        want *= place.plain.info.limits.get("members", 1)
+        want *= members()
         for how in (_as_it_is, calor.jit):
             call = how(run)
             for again in range(2):

@@ -24,7 +24,7 @@ from calor.recording.trace import flush_all
 
 from ..rows.differences import Problem, differentiable
 from ..rows.judging import numpy_of, outputs, put
-from ..rows.language import Case
+from ..rows.language import Case, limits_of
 from .base import Array, Check, Place
 from .rows import main_dtype, row_check
 
@@ -129,10 +129,11 @@ def same_numbers(got: Sequence[Array], want: Sequence[Array], how: str) -> None:
         if a.dtype.kind not in "fc":
             same_bits([a], [b], how)
             continue
+        eps = float(limits_of(a.real.dtype).eps)
+        x, y = (z if z.dtype.kind == "c" else z.astype(np.float64) for z in (a, b))
         # With an infinity in the bound any number would be near, and with NaN none.
-        largest = float(np.abs(b).max(initial=0.0, where=np.isfinite(b)))
-        unit = float(np.finfo(a.dtype).eps) * largest
-        near = np.allclose(a, b, rtol=0, atol=16 * unit, equal_nan=True)
+        largest = float(np.abs(y).max(initial=0.0, where=np.isfinite(y)))
+        near = np.allclose(x, y, rtol=0, atol=16 * eps * largest, equal_nan=True)
         assert near, f"{how}: output {n} is {a!r}, not {b!r}"
 
 

@@ -18,7 +18,7 @@ from calor import dtypes
 from calor.dtypes import bfloat16, complex64, complex128, float16, float32, float64, int32, int64
 from calor.errors import ArgumentError, CalorError
 
-from .base import Array, Check, Place
+from .base import Array, Check, Place, members
 
 CONTRACT: Final = "a whole derivative, a call of the host and a default are what they say"
 Rng = np.random.Generator
@@ -178,7 +178,7 @@ def _callbacks(rng: Rng) -> None:
     for wrap in (lambda f: f, calor.jit):
         order.clear()
         _near(wrap(loop)(calor.asarray(np.float32(5))), 8.0, "a loop with calls")
-        assert order == [5.0, 6.0, 7.0], f"calls in order: {order}"
+        assert order == [5.0, 6.0, 7.0] * members(), f"calls in order: {order}"
     number = calor.specs.spec((), float32)
     totals = calor.vmap(lambda a: calor.callback(lambda v: v.sum(), number, a))(t)
     _near(totals, x.sum(1), "mapped calls")

@@ -7,7 +7,8 @@ device sees it, since devices trust their callers; a value that cannot be made k
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import numpy as np
@@ -204,7 +205,8 @@ class Room:
         device = self.device(index)
         value = self.values.get(number, device)
         buffer = self.values.look(value)
-        array = np.ascontiguousarray(device.backend.download(device.index, buffer, value.spec))
+        with self._told():
+            array = np.ascontiguousarray(device.backend.download(device.index, buffer, value.spec))
         return array.reshape(-1).view(np.uint8)
 
     def _offer(self, number: int, index: int) -> str:
@@ -227,7 +229,17 @@ class Room:
     def _verify(self, index: int, numbers: Sequence[int]) -> None:
         device = self.device(index)
         buffers = [self.values.look(self.values.get(n, device)) for n in numbers]
-        device.backend.verify(device.index, buffers)
+        with self._told():
+            device.backend.verify(device.index, buffers)
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Note that the client sees what is raised."""
+        try:
+            yield
+        except CalorError as error:
+            self.values.seen(error)
+            raise
 
     def _synchronize(self, index: int) -> None:
         device = self.device(index)

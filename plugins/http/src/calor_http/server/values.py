@@ -99,7 +99,7 @@ class Values:
     def failed(self, error: CalorError, state: Iterable[Value]) -> CalorError:
         """Note an error, also for state that stays as it was; return it without frames."""
         settle(error)
-        if not any(error is known for known in self._unseen):
+        if not any(_same(error, known) for known in self._unseen):
             self._unseen.append(error)
         for value in state:
             value.error = error
@@ -116,12 +116,21 @@ class Values:
         if self._unseen:
             raise self._tell(self._unseen[0])
 
+    def seen(self, error: BaseException) -> None:
+        """Forget an error that a read has told: a device tells it to each who waits, too."""
+        self._unseen = [known for known in self._unseen if not _same(known, error)]
+
     def _tell(self, error: CalorError) -> BaseException:
-        self._unseen = [known for known in self._unseen if known is not error]
+        self.seen(error)
         for value in self._held.values():
             if value.error is error and value.buffer is not None:
                 value.error = None
         return Poison(error).again()
+
+
+def _same(one: BaseException, other: BaseException) -> bool:
+    """Return whether errors say the same; a device raises a copy at each read."""
+    return one is other or (type(one) is type(other) and str(one) == str(other))
 
 
 def array_of(data: bytes | bytearray | memoryview, known: Spec) -> np.ndarray[Any, Any]:
