@@ -348,7 +348,7 @@ def wheels(session: nox.Session) -> None:
         check = f"import {package}; assert 'site-packages' in {package}.__file__"
         run(session, together, "-c", check)
     # The unit session runs them all, on the sources.
-    tests = [str(CORE / "tests"), *(session.posargs or ["--sample", "5"])]
+    tests = [str(CORE / "tests"), *(session.posargs or ["--sample", "10"])]
     run(session, together, "-m", "pytest", *tests)
     new_backend(session, python, together, house / "calor-sample")
 

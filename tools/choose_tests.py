@@ -7,9 +7,9 @@ cover what it covers: its function, the values of its simple parameters in its f
 the packages that it runs, and the kernels that it runs on lanes, checked or not, with each dtype of
 their buffers. Where no lines were measured, each form of a kernel, which is the kinds of its
 operations, and each set of files that they are written in stand for them. Parameters with many
-values in a file name the rows of a table, and do not count. Of the tests that may go, those stay
-that cover most of what the others do not for their seconds. With ``--part``, a measurement of some
-tests, others keep what was chosen for them.
+values in a file name the rows of a table, and do not count unless the rows are operations. Of the
+tests that may go, those stay that cover most of what the others do not for their seconds. With
+``--part``, a measurement of some tests, others keep what was chosen for them.
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ from costs import names_of
 
 STORED = Path(__file__).parents[1] / "testing" / "left_to_full_runs.json"
 LEAST = 0.02
-# Strings with more values in a file are the names of rows.
+# Strings with more values in a file are the names of rows, but for parameters that name operations
+# and their kinds: what tells these apart may be data, of which no line tells.
 FEW = 4
+ALL = frozenset(("kind", "op", "way"))
 DTYPES = frozenset((
     "bool", "bfloat16", "complex64", "complex128", "float16", "float32", "float64", "int8", "int16",
     "int32", "int64", "uint8", "uint16", "uint32", "uint64",
@@ -63,7 +65,8 @@ def read(lines: Iterable[str]) -> list[Measured]:
 
     def counts(what: str) -> bool:
         name, value = _parted(what)
-        return value in DTYPES or len(values[name]) <= FEW
+        every = name.rpartition(" ")[2] in ALL
+        return every or value in DTYPES or len(values[name]) <= FEW
 
     return [
         Measured(

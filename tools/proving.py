@@ -22,7 +22,7 @@ import nox
 # compiler that stands for Metal's and HIP's is asked one of two hundred; HIP has waves of 64 units,
 # and of 32. The interpreter is slow, and asked least.
 # The reference is asked the basic tier and every third check; `conformance_full` asks it all.
-# strict checks, besides, that core keeps to the protocol; a twelfth of the checks go every way. A
+# strict checks, besides, that core keeps to the protocol; some of the checks go every way. A
 # group of devices is a device too, and so are a router and what a server lends. The longest runs
 # are first, and none is last to end alone.
 EVERYTHING: Sequence[str] = ()
@@ -38,7 +38,7 @@ DEVICES: dict[str, Sequence[Sequence[str]]] = {
     "hip-shim": (("--shard", "7/400"),),
     "hip-shim:1": (("--shard", "207/400"),),
     "metal-shim": (("--shard", "7/200"),),
-    "strict:numpy": (("--shard", "3/12"),),
+    "strict:numpy": (("--shard", "3/24"),),
     f"{SERVED}numpy": (("--shard", "7/60"),),
     "router:cpu,numpy": (("--shard", "7/200"),),
     "group:numpy,numpy": (("--tier", "basic"), ("--shard", "3/24")),

@@ -9,6 +9,7 @@ import pytest
 import remote
 
 
+@pytest.mark.slow
 def test_all_parts_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote, "ray_sides", lambda array: {})
     path = tmp_path / "result.json"
