@@ -5,7 +5,7 @@ import re
 import pytest
 
 import calor
-from calor import nn, train
+from calor import train
 from calor_train.migration import CALLS, WORDS
 
 VALUES = {
@@ -21,6 +21,8 @@ VALUES = {
     "T_0": 4,
     "T_mult": 2,
     "eta_min": 0.1,
+    "swa_lr": 0.4,
+    "anneal_epochs": 4,
     "total_steps": 5,
 }
 
@@ -34,13 +36,10 @@ def test_a_hint_can_be_executed(name):
     schedules = [train.Constant(0.5), train.Exponential(0.5)]
     optimizer = train.SGD(params, lr=0.8)
     known = {"optimizer": optimizer, "params": params, "schedules": schedules, **VALUES}
-    known["model"] = nn.Linear(1, 1)
     made = eval(expression, {"calor": calor, **known})  # the text of a table of ours
     if isinstance(made, train.Scheduler):
         made.step()
         assert 0.0 < optimizer.lr <= 0.8
-    elif isinstance(made, train.ExponentialMovingAverage):
-        assert made.sources[0] is known["model"].weight
     else:
         assert made.params[0] is params[0]
 

@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from calor_train.annealing import AnnealTo
+from calor_train.averaged_model import AveragedModel, update_bn
 from calor_train.averaging import ExponentialMovingAverage
 from calor_train.callbacks import Callback, Checkpoint, CSVLog, EarlyStopping
 from calor_train.clipping import (
@@ -32,6 +34,7 @@ from calor_train.metrics import (
 )
 from calor_train.optimizers import (
     LAMB,
+    LBFGS,
     SGD,
     Adadelta,
     Adafactor,
@@ -71,6 +74,7 @@ from calor_train.schedules import (
 
 __all__ = [
     "LAMB",
+    "LBFGS",
     "SGD",
     "Accuracy",
     "Adadelta",
@@ -80,7 +84,9 @@ __all__ = [
     "AdamW",
     "Adamax",
     "Adan",
+    "AnnealTo",
     "ArrayDataset",
+    "AveragedModel",
     "CSVLog",
     "Callback",
     "Chained",
@@ -131,6 +137,7 @@ __all__ = [
     "default_collate",
     "global_norm",
     "random_split",
+    "update_bn",
 ]
 
 if not TYPE_CHECKING:

@@ -25,7 +25,7 @@ CALLS: Final = {
     "OneCycleLR": _SET.format("OneCycle(total_steps)"),
     "SequentialLR": _SET.format("Joined(schedules, milestones)"),
     "ChainedScheduler": _SET.format("Chained(*schedules)"),
-    "AveragedModel": "calor.train.ExponentialMovingAverage(model)",
+    "SWALR": _SET.format("AnnealTo(swa_lr, anneal_epochs)"),
     "SparseAdam": "calor.train.Adam(params), whose gradients are dense",
 }
 WORDS: Final = {

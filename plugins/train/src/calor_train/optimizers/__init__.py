@@ -8,6 +8,7 @@ from calor_train.optimizers.adan import Adan
 from calor_train.optimizers.base import Optimizer
 from calor_train.optimizers.group import ParameterGroup
 from calor_train.optimizers.lamb import LAMB
+from calor_train.optimizers.lbfgs import LBFGS
 from calor_train.optimizers.lion import Lion
 from calor_train.optimizers.muon import Muon
 from calor_train.optimizers.nadam import NAdam
@@ -18,6 +19,7 @@ from calor_train.optimizers.sgd import SGD
 
 __all__ = [
     "LAMB",
+    "LBFGS",
     "SGD",
     "Adadelta",
     "Adafactor",
