@@ -56,7 +56,6 @@ from .checks import (
     function_dtypes,
     gradients,
     graphs,
-    held_by_results,
     history,
     host_arrays,
     host_calls,
@@ -106,6 +105,7 @@ from .checks import (
     sizes,
     slopes,
     slopes_of_lines,
+    small_results,
     state,
     stored,
     stored_trees,
@@ -264,7 +264,7 @@ def _contracts() -> Iterator[Check]:
     yield from orders_of_views.orders_of_views()
     yield from drawn_updates.drawn_updates()
     yield from where_state_lives.where_state_lives()
-    yield from held_by_results.held_by_results()
+    yield from small_results.small_results()
     yield from changed_settings.changed_settings()
     yield from asked_memory.asked_memory()
     yield from printed.printed()

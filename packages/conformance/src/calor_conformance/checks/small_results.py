@@ -211,7 +211,7 @@ def _holds_little(place: Place, work: Work, x: Any, size: Callable[[], int], wha
     del held
 
 
-def held_by_results() -> Iterator[Check]:
+def small_results() -> Iterator[Check]:
     """Yield the check of what small results hold."""
     yield Check(
         kind="memory",
