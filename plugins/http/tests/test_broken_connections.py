@@ -132,6 +132,8 @@ def test_everybody_who_waits_for_a_server_that_is_gone_learns_so(
     assert len(told) == 24
     assert None not in told
     calor_http.close(device)
+    # What could not be sent is not tried for ever.
+    wait_until(lambda: not device.backend.requests._thread.is_alive())
     device.backend.synchronize(device.index)
     with pytest.raises(DeviceLostError, match="was closed"):
         held.numpy()

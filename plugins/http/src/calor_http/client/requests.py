@@ -255,6 +255,10 @@ class Requests:
             # The request stays, and is sent again when somebody asks next.
             with self._state:
                 self._fail([*commands, *self._queue], error)
+                if self._ends:
+                    # Nobody asks any more, and the thread ends with what was to be sent.
+                    self._current, self._nbytes = [], 0
+                    self._queue.clear()
                 self._rests = len(self._queue)
                 self._held_up = error
                 # Who finds no room for more learns so as well.
