@@ -139,17 +139,43 @@ def test_eigh_of_a_matrix_that_is_not_finite_is_nan(backend):
     assert np.isnan(vectors[1]).all()
 
 
-@pytest.mark.parametrize("op", ["cholesky", "eigh", "lu", "triangular_solve"])
+@pytest.mark.parametrize("nbytes", [5 << 10, 48 << 10])
+@pytest.mark.parametrize("mode", ["reduced", "complete"])
+@pytest.mark.parametrize(("m", "n"), [(1, 1), (3, 3), (9, 5), (5, 9), (40, 33), (70, 9)])
+def test_qr(m, n, mode, nbytes):
+    # Shared memory holds a matrix, or it holds the vector of a reflection alone.
+    x = random(2, m, n)
+    (q, r), (_, wanted) = run_op(lanes(shared_bytes=nbytes), "qr", [x], {"mode": mode})
+    bound = 8 * m * EPS["float32"]
+    assert np.abs(r - wanted).max() <= bound * np.abs(wanted).max()
+    assert np.abs(q @ r - x).max() <= bound * np.abs(x).max()
+    assert np.abs(q.mT @ q - np.eye(q.shape[-1])).max() <= bound
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e30])
+def test_qr_of_large_and_small_columns_and_of_equal_ones(backend, size):
+    x = random(1, 12, 6)
+    x[..., 1] *= np.float32(size)
+    x[..., 2], x[..., 4] = x[..., 0], 0
+    (q, r), _ = run_op(backend, "qr", [x], {"mode": "reduced"})
+    sizes = np.maximum(np.abs(x).max(-2), 1e-30)
+    assert (np.abs(q @ r - x).max(-2) <= 1e-6 * sizes).all()
+    assert np.abs(q.mT @ q - np.eye(6)).max() <= 1e-6
+
+
+@pytest.mark.parametrize("op", ["cholesky", "eigh", "lu", "qr", "triangular_solve"])
 def test_cubes_of_one_unit_and_complex_numbers_are_left_to_the_decomposition(op):
     x = definite(1, 5, "float32")
     options = {}
     if op == "triangular_solve":
         options = {"lower": True, "transpose": False, "unit_diagonal": False}
+    if op == "qr":
+        options = {"mode": "reduced"}
     one = KernelBackend("lanes", lambda index: LanesDevice(ONE_UNIT))
     for backend, given, reason in (
         (one, x, "a cube has fewer than"),
         (lanes(), x.astype(np.complex64), "float32 and float64, not complex64"),
     ):
-        operands = [given] * (2 if options else 1)
+        operands = [given] * (2 if op == "triangular_solve" else 1)
         with pytest.raises(AssertionError, match=reason):
             run_op(backend, op, operands, options)

@@ -15,3 +15,4 @@ work.lowering("triangular_solve")(
 )
 work.lowering("lu")(work.deferred("calor_kernel.library.linalg.lu_launch", "lower_lu"))
 work.lowering("eigh")(work.deferred("calor_kernel.library.linalg.jacobi_launch", "lower_eigh"))
+work.lowering("qr")(work.deferred("calor_kernel.library.linalg.reflections_launch", "lower_qr"))
