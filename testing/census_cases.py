@@ -278,6 +278,7 @@ def _moves() -> Iterator[Named]:
 
     square: Operand = ((2048, 2048), "float32")
     small: Operand = ((64, 1000), "float32")
+    few: Operand = ((1000, 5), "float32")
     found: list[tuple[str, Function, tuple[Operand, ...]]] = [
         ("slice", lambda x: x[:, 100:1900:2] + 1, (square,)),
         ("pad", lambda x: calor.pad(x, ((1, 2), (3, 4))) * 2, (square,)),
@@ -292,6 +293,8 @@ def _moves() -> Iterator[Named]:
         ("maximum", lambda x: calor.max(x, axis=0), (square,)),
         ("norm of all", lambda x: (x * x).sum().sqrt(), (square,)),
         ("logsumexp", lambda x: calor.logsumexp(x, axis=1), (square,)),
+        # As many short rows as a vector has lanes keep two values each.
+        ("softmaxes of few", lambda x, y: calor.softmax(x * y) * calor.softmax(x - y), (few, few)),
     ]
     for name, function, operands in found:
         yield from both(name, function, *operands)

@@ -110,3 +110,11 @@ def test_an_argument_says_which_buffer_it_is() -> None:
     Input = type("Input", (SimpleNamespace,), {})
     assert kernel_census.argument(Input(number=1, offset=4)) == "input1+4"
     assert kernel_census.argument(3) == 3
+
+
+@pytest.mark.parametrize("device", ["avx2", "cpu"])
+def test_rows_of_all_lanes_keep_values_on_a_stack(device: str) -> None:
+    """The wider a vector, the more rows keep their values at once."""
+    made = kernel_census.take(device, ["operations"], ["softmaxes of few"])["cases"]
+    assert len(made) == 2
+    assert not [tasks for tasks in made.values() if "error" in tasks[0]]

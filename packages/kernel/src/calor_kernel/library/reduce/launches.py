@@ -37,6 +37,8 @@ _CHUNK: Final = 1 << 16
 _CACHED: Final = 64 << 20
 # Bytes of a row that a unit keeps in its own memory.
 _KEPT: Final = 1 << 14
+# Bytes that all rows which a unit computes together keep there.
+_STACK: Final = 1 << 17
 # Vectors of a block, after which the sum is set aside.
 _DEPTH: Final = 64
 # Maximum of bytes of all operands in a unit's registers, in vectors of 16 bytes.
@@ -246,7 +248,8 @@ def _keeping(problem: Problem, plan: RowPlan) -> RowPlan:
     if not program.kept or problem.many:
         return plan
     dtype = program.dtype(program.kept[0])
-    capacity = _KEPT // dtype.itemsize
+    kept = min(_KEPT, _STACK // (plan.together * len(program.kept)))
+    capacity = kept // dtype.itemsize
     if problem.layout.along.count <= capacity:
         return replace(plan, keep="private", capacity=capacity)
     if len(program.kept) > 1:
