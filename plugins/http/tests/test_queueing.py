@@ -200,7 +200,7 @@ def test_an_error_that_is_found_late_is_told_to_whose_it_is(
 
 
 def test_an_error_that_is_found_late_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A device tells who waits for it, and each who reads what failed; a client hears one of both."""
+    """A device tells who waits, and who reads what failed; a client hears one of both."""
     with LocalServer("numpy", keyring=ring()) as server:
         flood, light = Client(server, TOKENS["flood"]), Client(server, TOKENS["light"])
         up = ["up", 1, 0, "int8", [1], b"1"]
