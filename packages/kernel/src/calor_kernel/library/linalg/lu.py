@@ -18,6 +18,8 @@ from calor_kernel.library.linalg.substitution import substitute
 
 # Units that join the candidates of all units for a pivot, each those of as many.
 _JOIN = 16
+# Columns of a row that are read together.
+_RUN = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +103,10 @@ def lu_panel(
     kl.barrier()
     for at in kl.loop_range(unit, height * plan.width, plan.units):
         i, c = at // plan.width, at % plan.width
+        value = kl.constant(0.0, source.dtype)
         if c < width:
-            place = base + panel.places[i].to(base.dtype) * n + first + c
-            panel.values[c * plan.pitch + i] = source[place]
+            value = source[base + panel.places[i].to(base.dtype) * n + first + c]
+        panel.values[c * plan.pitch + i] = value
     kl.barrier()
     for column in kl.loop_range(0, kl.min(width, height)):
         best = pivot_of(panel, column, height)
@@ -155,12 +158,20 @@ def pivot_of(panel: Panel, column: kl.Number, height: kl.Number) -> kl.Number:
 @kl.helper
 def joined(panel: Panel, first: kl.Index, count: int) -> tuple[kl.Number, kl.Number]:
     """Return the best of some candidates: of equal ones that of the first row."""
-    size, row = panel.sizes[first], panel.rows[first]
-    for k in range(1, count):
-        other, place = panel.sizes[first + k], panel.rows[first + k]
-        better = (other > size) | ((other == size) & (place < row))
-        size, row = kl.select(better, other, size), kl.select(better, place, row)
-    return size, row
+    found = [(panel.sizes[first + k], panel.rows[first + k]) for k in range(count)]
+    # Pair by pair, so that a few comparisons follow each other.
+    while len(found) > 1:
+        pairs = zip(found[0::2], found[1::2], strict=False)
+        found = [better_of(a, b) for a, b in pairs] + found[len(found) // 2 * 2 :]
+    return found[0]
+
+
+def better_of(
+    a: tuple[kl.Number, kl.Number], b: tuple[kl.Number, kl.Number]
+) -> tuple[kl.Number, kl.Number]:
+    """Return the better of two candidates."""
+    other = (b[0] > a[0]) | ((b[0] == a[0]) & (b[1] < a[1]))
+    return kl.select(other, b[0], a[0]), kl.select(other, b[1], a[1])
 
 
 @kl.helper
@@ -179,18 +190,22 @@ def exchange(panel: Panel, column: kl.Number, best: kl.Number, width: kl.Number)
 @kl.helper
 def eliminate(panel: Panel, column: kl.Number, height: kl.Number, width: kl.Number) -> None:
     """Divide the column below the diagonal by the pivot, and subtract from those behind it."""
-    plan = panel.plan
-    pivot = panel.values[column * plan.pitch + column]
+    plan, values = panel.plan, panel.values
+    pivot = values[column * plan.pitch + column]
     for i in kl.loop_range(kl.unit_index(), height, plan.units):
         if i > column:
-            at = column * plan.pitch + i
-            value = panel.values[at]
+            value = values[column * plan.pitch + i]
             factor = kl.select(pivot == 0.0, value, value / pivot)
-            panel.values[at] = factor
-            for c in kl.loop_range(column + 1, width):
-                above = panel.values[c * plan.pitch + column]
-                at = c * plan.pitch + i
-                panel.values[at] = minus_product(factor, above, panel.values[at])
+            # All of a run is read before any is written, so that no read waits for a write.
+            run = min(_RUN, plan.width)
+            for first in kl.loop_range(column // run * run, width, run):
+                starts = [(first + c) * plan.pitch for c in range(run)]
+                above = [values[at + column] for at in starts]
+                here = [values[at + i] for at in starts]
+                for c in range(run):
+                    made = minus_product(factor, above[c], here[c])
+                    made = kl.select(first + c > column, made, here[c])
+                    values[starts[c] + i] = kl.select(first + c == column, factor, made)
 
 
 @kl.kernel
