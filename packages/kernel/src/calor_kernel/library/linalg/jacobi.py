@@ -1,16 +1,18 @@
-"""Eigenvalues and eigenvectors of symmetric matrices by Jacobi rotations, one launch.
+"""Eigenvalues and eigenvectors of symmetric matrices by Jacobi rotations, two launches.
 
 Requirements: a cube has a matrix, in shared memory if it fits. A round rotates disjoint pairs of
 rows and columns, and every pair meets once in a sweep (Brent and Luk, "The solution of
 singular-value and symmetric eigenvalue problems on multiprocessor arrays", 1985). The elements in
 two pairs of rows and columns change together, so that a round waits for all units twice. Sweeps
-repeat until what they remove is below rounding; a matrix that is not finite gives NaN.
+repeat until what they remove is below rounding; a matrix that is not finite gives NaN. Rotations
+are kept, and many cubes apply them to the rows of the eigenvectors, which do not depend on each
+other.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
+from math import inf, nan
 
 import numpy as np
 
@@ -20,7 +22,9 @@ from calor_kernel.library.linalg.joins import Joined, joined, joined_size
 from calor_kernel.library.linalg.matrices import keep_registers
 
 # Sweeps at most; they converge quadratically, in 6 to 10.
-_SWEEPS = 30
+SWEEPS = 20
+# Rounds whose rotations a unit loads together.
+_ROUNDS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,7 @@ class JacobiPlan:
     def shared(self) -> tuple[int, ...]:
         """Return the elements of the pieces of shared memory, without the numbers of pairs."""
         pieces = (self.room // 2,) * 3 + (self.room, joined_size(self.units))
-        return (self.size, self.size, *pieces) if self.inside else pieces
+        return (self.size, *pieces) if self.inside else pieces
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,31 +87,30 @@ class Square:
 
 
 @kl.kernel
-def jacobi_eigh(
+def jacobi_values(
     x: kl.In,
-    first: kl.InOut | None,
-    second: kl.InOut | None,
+    work: kl.InOut | None,
     values: kl.Out,
-    vectors: kl.Out,
+    turns: kl.Out,
+    ranks: kl.Out,
     n: kl.Size,
     *,
     plan: JacobiPlan,
 ) -> None:
-    """Write the eigenvalues of a matrix in ascending order, and the eigenvectors as columns.
+    """Write the eigenvalues of a matrix in ascending order, and its rotations to ``turns``.
 
-    ``first``, ``second``: memory for a matrix and its vectors where shared memory holds none. Only
-    the lower triangle is read. An odd number of rows gets one of zeros.
+    ``ranks``: the place of each eigenvalue in that order, and behind them the number of sweeps.
+    ``work``: memory for a matrix where shared memory holds none. Only the lower triangle is read.
+    An odd number of rows gets one of zeros.
     """
     keep_registers()
     dtype, unit, units, batch = x.dtype, kl.unit_index(), plan.units, kl.cube_position()
     half = (n + 1) // 2
     if plan.inside:
-        base = 0 * batch
-        rows, turns = kl.shared(plan.size, dtype), kl.shared(plan.size, dtype)
+        base, rows = 0 * batch, kl.shared(plan.size, dtype)
     else:
-        assert first is not None
-        assert second is not None
-        base, rows, turns = batch * plan.size, first, second
+        assert work is not None
+        base, rows = batch * plan.size, work
     square = Square(rows, base, plan.pitch)
     lines = [kl.shared(plan.room // 2, dtype) for _ in range(3)]
     pairs = Pairs(kl.shared(plan.room // 2, int32), kl.shared(plan.room // 2, int32), *lines)
@@ -127,22 +130,20 @@ def jacobi_eigh(
             value = x[source + row * n + column] / scale
         if column <= row:
             rows[square.at(row, column)] = value
-        turns[base + row * plan.pitch + column] = kl.select(row == column, 1.0, value * 0.0)
     kl.barrier()
     away, whole = weights(square, n, team)
     epsilon = float(np.finfo(dtype.numpy).eps)
     limit = whole * (epsilon * epsilon)
     sweep = kl.constant(0, int32)
-    while (away > limit) & (sweep < _SWEEPS):
-        for turn in kl.loop_range(0, 2 * half - 1):
+    rounds = 2 * half - 1
+    while (away > limit) & (sweep < SWEEPS):
+        for turn in kl.loop_range(0, rounds):
             choose(square, pairs, turn, half, units)
             kl.barrier()
+            at = turns_of(batch, sweep.to(unit.dtype) * rounds + turn, half)
+            for k in kl.loop_range(unit, half, units):
+                turns[at + 2 * k], turns[at + 2 * k + 1] = pairs.cosines[k], pairs.sines[k]
             rotate(square, pairs, half, units)
-            for i in kl.loop_range(unit, n * half, units):
-                row, pair = base + i // half * plan.pitch, i % half
-                p, q = pairs.rows(pair, unit.dtype)
-                made = turned(turns[row + p], turns[row + q], *pairs.rotation(pair))
-                turns[row + p], turns[row + q] = made[0], made[1]
             kl.barrier()
         away, whole = weights(square, n, team)
         sweep = sweep + 1
@@ -159,9 +160,68 @@ def jacobi_eigh(
             rank = kl.select(before, rank + 1, rank)
         rank = kl.select(spoilt == 0.0, rank, i.to(int32))
         values[batch * n + rank.to(unit.dtype)] = value * scale + spoilt
-        for row in kl.loop_range(0, n):
-            vector = turns[base + row * plan.pitch + i] + spoilt
-            vectors[source + row * n + rank.to(unit.dtype)] = vector
+        ranks[batch * (n + 1) + i] = rank
+    if unit == 0:
+        ranks[batch * (n + 1) + n] = kl.select(spoilt == 0.0, sweep, -1)
+
+
+def turns_of(batch: kl.Index, turn: kl.Index, half: kl.Index) -> kl.Index:
+    """Return where the rotations of a round of a matrix begin."""
+    return (batch * (SWEEPS * (2 * half - 1)) + turn) * (2 * half)
+
+
+@kl.kernel
+def jacobi_vectors(
+    turns: kl.In,
+    ranks: kl.In,
+    vectors: kl.Out,
+    n: kl.Size,
+    tiles: kl.Size,
+    *,
+    plan: JacobiPlan,
+    lines: int,
+) -> None:
+    """Write some rows of the eigenvectors, which are columns: the identity, rotated.
+
+    A cube has ``lines`` rows, and a unit a pair of columns of all these.
+    """
+    keep_registers()
+    dtype, unit, units, cube = vectors.dtype, kl.unit_index(), plan.units, kl.cube_position()
+    batch, first, half = cube // tiles, cube % tiles * lines, (n + 1) // 2
+    rows = kl.shared(lines * plan.pitch, dtype)
+    for i in kl.loop_range(unit, lines * 2 * half, units):
+        line, column = i // (2 * half), i % (2 * half)
+        one = kl.select(first + line == column, kl.constant(1.0, dtype), 0.0)
+        rows[line * plan.pitch + column] = one
+    sweeps = ranks[batch * (n + 1) + n]
+    rounds = 2 * half - 1
+    end = kl.max(sweeps, 0).to(unit.dtype) * rounds
+    for begin in kl.loop_range(0, end, _ROUNDS):
+        mine = kl.min(unit, half - 1)
+        places = [kl.min(begin + k, end - 1) for k in range(_ROUNDS)]
+        starts = [turns_of(batch, place, half) + 2 * mine for place in places]
+        loaded = [(turns[at], turns[at + 1]) for at in starts]
+        for k in range(_ROUNDS):
+            kl.barrier()
+            p, q = met((begin + k) % rounds, mine, rounds)
+            if (unit < half) & (begin + k < end):
+                for line in range(lines):
+                    left, right = line * plan.pitch + p, line * plan.pitch + q
+                    made = turned(rows[left], rows[right], *loaded[k])
+                    rows[left], rows[right] = made[0], made[1]
+    kl.barrier()
+    for i in kl.loop_range(unit, lines * n, units):
+        line, column = i // n, i % n
+        if first + line < n:
+            place = ranks[batch * (n + 1) + column].to(unit.dtype)
+            value = kl.select(sweeps < 0, nan, rows[line * plan.pitch + column])
+            vectors[(batch * n + first + line) * n + place] = value
+
+
+def met(turn: kl.Number, pair: kl.Number, rounds: kl.Number) -> tuple[kl.Number, kl.Number]:
+    """Return the rows that are a pair in a round."""
+    p, q = (turn + pair) % rounds, (turn + rounds - pair) % rounds
+    return p, kl.select(pair == 0, rounds, q)
 
 
 def turned(
@@ -197,10 +257,8 @@ def choose(square: Square, pairs: Pairs, turn: kl.Number, half: kl.Number, units
     rows, dtype = square.memory, square.memory.dtype
     limits = np.finfo(dtype.numpy)
     least = float(limits.tiny / limits.eps)
-    count = 2 * half - 1
     for k in kl.loop_range(kl.unit_index(), half, units):
-        p, q = (turn + k) % count, (turn + count - k) % count
-        q = kl.select(k == 0, count, q)
+        p, q = met(turn, k, 2 * half - 1)
         alpha, beta, g = (rows[square.at(*at)] for at in ((p, p), (q, q), (p, q)))
         size = abs(g)
         felt = size > least
