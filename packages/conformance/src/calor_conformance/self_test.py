@@ -30,7 +30,7 @@ CONTRACTS = (
     "transfers",
 )  # fmt: skip
 # Contracts of seconds, which run on the backends that they have to catch.
-LONG = ("memory/process_*", "*_of_any_size*", "history/*_change",
+LONG = ("memory/process_*", "memory/tables_*", "*_of_any_size*", "history/*_change",
         "history/same_memory_other_numbers")  # fmt: skip
 # Kinds that no fault runs for its ops, because a search may not find the fault again.
 SEARCHES = ("properties",)

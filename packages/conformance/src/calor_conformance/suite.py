@@ -67,6 +67,7 @@ from .checks import (
     joint_probabilities,
     layer_states,
     layers,
+    limited_tables,
     limits,
     long_sums,
     loops_with_state,
@@ -183,6 +184,7 @@ _CONTRACTS = (
     calls,
     stored,
     process_memory,
+    limited_tables,
     collectives,
 )
 

@@ -150,3 +150,15 @@ def test_attributes_that_are_equal_and_differ_make_two_programs() -> None:
     for value in (1, True, 1.0, [0.0], [-0.0], np.float32(1), np.zeros(2), np.ones(3)):
         scaled.by = value
         assert f(scaled, x).item() == len(repr(value))
+
+
+def test_a_function_that_is_always_traced_keeps_the_last_reasons(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("calor.transforms.jit.PROGRAM_LIMIT", 3)
+    f = calor.jit(lambda x, power: x**power, static_argnames="power")
+    for power in range(5):
+        f(calor.ones((2,)), power)
+    assert f.trace_count == 5
+    assert [line.split(":")[0].strip() for line in f.explain().splitlines()[1:4]] == ["3", "4", "5"]
+    assert len(f.reasons) == 3

@@ -41,6 +41,33 @@ def _leaks_when_an_index_fails(
         raise
 
 
+class KeepsPlans(Broken):
+    """Each executable is kept for good, by what it computes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: dict[Any, Any] = {}
+
+    def compile(self, index: int, graph: Graph) -> NumpyExecutable:
+        """Compile each graph once."""
+        if graph.key not in self.kept:
+            self.kept[graph.key] = super().compile(index, graph)
+        return self.kept[graph.key]  # type: ignore[no-any-return]
+
+
+class KeepsShapes(Broken):
+    """The shapes of all inputs are kept, as by a table of strides."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.known: list[set[Any]] = [set()]
+
+    def compile(self, index: int, graph: Graph) -> NumpyExecutable:
+        """Note the shapes."""
+        self.known[0].update(graph.specs[n].shape for n in graph.inputs)
+        return super().compile(index, graph)
+
+
 class KeepsWholes(Broken):
     """A part of a result is a view, which keeps the whole memory and counts as its own bytes."""
 
@@ -198,6 +225,18 @@ FAULTS = [
         "each upload leaves its staging buffer behind",
         LeaksUploads,
         ("memory/no_leak_of_transfers", "memory/drawn-*"),
+    ),
+    Fault(
+        "plans-without-limit",
+        "every executable is kept by what it computes, and none is dropped",
+        KeepsPlans,
+        ("memory/tables_have_limits",),
+    ),
+    Fault(
+        "shapes-without-limit",
+        "a table has an entry of each shape that an input had",
+        KeepsShapes,
+        ("memory/tables_have_limits",),
     ),
     Fault(
         "leak-of-compiles",

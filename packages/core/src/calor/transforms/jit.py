@@ -34,7 +34,8 @@ _STRUCTURES = 16
 class Jitted:
     """A function that is traced once per structure of its arguments; made by :func:`calor.jit`.
 
-    ``programs`` are the traces so far, the last used first; ``reasons`` says why each was made.
+    ``programs`` are the last traces, the last used first; ``reasons`` says why the last were made,
+    and ``trace_count`` how many there were.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Jitted:
         self.memory_limit = memory_limit
         self.programs: list[Program] = []
         self.reasons: list[str] = []
+        self.trace_count = 0
         self.roots: list[Stateful] = []
         # What programs of several sizes share, where the caller of the function keeps it.
         self.families: Families | None = None
@@ -117,7 +119,7 @@ class Jitted:
             with collecting_later():
                 program, arguments, new = self._traced(args, kwargs)
                 if new:
-                    self.reasons.append(self._reason(program))
+                    self._count(program)
                 self._put_first(program)
                 if program.changes_arguments and _repeated(arguments.tensors):
                     return self.function(*args, **kwargs)
@@ -183,7 +185,7 @@ class Jitted:
             program, _, _ = self._traced(args, kwargs)
             same = [p for p in self.programs if p.graph.key == program.graph.key]
             if not same:
-                self.reasons.append(self._reason(program))
+                self._count(program)
             self.programs = [program, *(p for p in self.programs if p not in same)]
 
     def _device(self, arguments: Arguments) -> Device:
@@ -202,6 +204,11 @@ class Jitted:
                     return leaf._value.device
         return current_device()
 
+    def _count(self, program: Program) -> None:
+        """Count a trace and keep its reason; a function that is always traced keeps the last."""
+        self.trace_count += 1
+        self.reasons = [*self.reasons, self._reason(program)][-PROGRAM_LIMIT:]
+
     def _reason(self, program: Program) -> str:
         """Return what sets a new program apart from the one most like it."""
         if not self.programs:
@@ -210,24 +217,20 @@ class Jitted:
         return "; ".join(changes) or "the structure or a static argument changed"
 
     def __repr__(self) -> str:
-        count = len(self.reasons)
+        count = self.trace_count
         return f"<jitted {self.name}, {count} {'trace' if count == 1 else 'traces'}>"
 
-    @property
-    def trace_count(self) -> int:
-        """How often the function was traced."""
-        return len(self.reasons)
-
     def explain(self) -> str:
-        """Return a text that lists every trace and why it was made.
+        """Return a text that counts the traces and lists why the last ones were made.
 
         Returns
         -------
         str
-            One line for each trace.
+            One line for each of the last traces, by its number.
         """
-        lines = [f"{self.name}: {len(self.reasons)} traces"]
-        lines += [f"  {i}: {reason}" for i, reason in enumerate(self.reasons, 1)]
+        lines = [f"{self.name}: {self.trace_count} traces"]
+        first = self.trace_count - len(self.reasons) + 1
+        lines += [f"  {i}: {reason}" for i, reason in enumerate(self.reasons, first)]
         families = [families for _, _, families in self._shared]
         if any(one.made for one in families):
             lines.append("  calls of other sizes share a trace")
