@@ -245,6 +245,7 @@ def value_and_grad(
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         numbers, one = picked(args, argnums)
+        again = _again()
         prepared = Differentiating([args[n] for n in numbers])
         given = list(args)
         for n, argument in zip(numbers, prepared.arguments, strict=True):
@@ -257,7 +258,7 @@ def value_and_grad(
                 found: dict[int, Any] = {}
                 if value._record is not None:
                     seed = seed_for(value, None)
-                    found = backpropagate([(value._record, seed)], prepared.leaves, None)
+                    found = backpropagate([(value._record, seed)], prepared.leaves, again)
         finally:
             prepared.restore()
             for leaf in prepared.leaves:
@@ -331,10 +332,20 @@ def _check_scalar(value: Any) -> None:
         )
 
 
+def _again() -> bool | None:
+    """Return whether gradients are differentiated again: None where it depends on their leaves."""
+    return None if local.grad_enabled else False
+
+
 def strip(value: Any, leaves: Sequence[Any]) -> Any:
-    """Return a tensor without its record, unless something besides the leaves is differentiable."""
+    """Return a tensor without its record, unless something besides the leaves is differentiable.
+
+    Where gradients are off around the transform, nothing is.
+    """
     if not isinstance(value, Handle) or value._record is None:
         return value
+    if not local.grad_enabled:
+        return wrap(value._value)
     inner = frozenset(id(leaf) for leaf in leaves)
     outer = reaches_outside(reachable([value._record]), inner)
     return value if outer else wrap(value._value)
@@ -417,7 +428,7 @@ class Differentiated:
             for y, g in zip(self.flat, cotangents, strict=True)
             if isinstance(y, Handle) and y._record is not None and g is not None
         ]
-        found = backpropagate(pairs, self.prepared.leaves, None) if pairs else {}
+        found = backpropagate(pairs, self.prepared.leaves, _again()) if pairs else {}
         return tuple(self.prepared.gradients(found))
 
 
