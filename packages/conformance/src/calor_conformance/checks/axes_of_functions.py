@@ -22,6 +22,7 @@ from calor import tree
 from calor.dtypes import float32
 
 from .base import Array, Check, Place
+from .public_functions import public_functions
 
 CONTRACT: Final = "a function along any axes is the function along the last one, with axes moved"
 _PACKAGES: Final = ("calor", "calor_numerics", "calor_linalg", "calor_nn.functional", "calor.fft")
@@ -57,18 +58,9 @@ _NEEDED: Final = {"num_segments"}
 
 def _functions() -> Iterator[tuple[str, Callable[..., Any]]]:
     """Yield the functions that take an axis, once each, by name."""
-    seen: set[int] = set()
-    for package in _PACKAGES:
-        if package.startswith("calor_") and find_spec(package.partition(".")[0]) is None:
-            continue
-        module = import_module(package)
-        for name in sorted(dir(module)):
-            found = inspect.unwrap(getattr(module, name)) if not name.startswith("_") else None
-            if not inspect.isfunction(found) or name in _OTHERS or id(found) in seen:
-                continue
-            if "axis" in inspect.signature(found).parameters:
-                seen.add(id(found))
-                yield name, getattr(module, name)
+    for name, function, signature in public_functions(_PACKAGES, _OTHERS):
+        if "axis" in signature.parameters:
+            yield name, function
 
 
 class _Call:

@@ -11,8 +11,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from functools import partial
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any, Final
 
 import numpy as np
@@ -23,6 +21,7 @@ from calor.dtypes import float32, int32
 from calor.errors import CalorError
 
 from .base import Array, Check, Place
+from .public_functions import public_functions
 
 CONTRACT: Final = "operands that broadcast give what they give when they are expanded before"
 _PACKAGES: Final = ("calor", "calor_numerics", "calor_linalg", "calor_nn.functional",
@@ -48,20 +47,11 @@ _PLAIN: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL
 
 def _functions() -> Iterator[tuple[str, Callable[..., Any], int]]:
     """Yield the functions of several operands, once each: name, function, number of operands."""
-    seen: set[int] = set()
-    for package in _PACKAGES:
-        if package.startswith("calor_") and find_spec(package.partition(".")[0]) is None:
-            continue
-        module = import_module(package)
-        for name in sorted(dir(module)):
-            found = inspect.unwrap(getattr(module, name)) if not name.startswith("_") else None
-            if not inspect.isfunction(found) or name in _OTHERS or id(found) in seen:
-                continue
-            seen.add(id(found))
-            every = inspect.signature(found).parameters.values()
-            needs = [p for p in every if p.default is p.empty and p.kind in _PLAIN]
-            if len(needs) > 1 and all(_is_operand(p) for p in needs):
-                yield name, getattr(module, name), len(needs)
+    for name, function, signature in public_functions(_PACKAGES, _OTHERS):
+        every = signature.parameters.values()
+        needs = [p for p in every if p.default is p.empty and p.kind in _PLAIN]
+        if len(needs) > 1 and all(_is_operand(p) for p in needs):
+            yield name, function, len(needs)
 
 
 def _is_operand(parameter: inspect.Parameter) -> bool:
