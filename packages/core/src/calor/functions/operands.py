@@ -45,18 +45,26 @@ def as_tensor(x: Any, like: Tensor | None = None) -> Tensor:
     raise _foreign(x)
 
 
+def first_tensor(*operands: Any) -> Tensor | None:
+    """Return the first operand that is a tensor, whose device is that of the others."""
+    for x in operands:
+        if isinstance(x, Handle):
+            return x  # type: ignore[return-value]
+    return None
+
+
 def as_tensors(*operands: Any) -> list[Tensor]:
     """Return tensors for tensors, numbers and host arrays; these on the device of the first tensor.
 
     Without a tensor all are on the current device. DTypeError as :func:`as_tensor`.
     """
-    like: Any = next((x for x in operands if isinstance(x, Handle)), None)
+    like = first_tensor(*operands)
     return [as_tensor(x, like) for x in operands]
 
 
 def placed(*operands: Any) -> tuple[Any, ...]:
     """Return operands with the host arrays beside a tensor on its device; numbers stay numbers."""
-    like: Any = next((x for x in operands if isinstance(x, Handle)), None)
+    like = first_tensor(*operands)
     if like is None:
         return operands
     return tuple(as_tensor(x, like) if isinstance(x, np.ndarray) else x for x in operands)
@@ -154,7 +162,7 @@ def pair(row: Op, x1: Any, x2: Any) -> Tensor:
 def several(row: Op, *operands: Any) -> Tensor:
     """Record an elementwise op of any number of operands, of which each may be a number."""
     given = [python_number(x) for x in operands]
-    first: Any = next((x for x in given if isinstance(x, Handle)), None)
+    first = first_tensor(*given)
     if first is None:
         given[0] = first = as_tensor(given[0])
     given = [x if isinstance(x, NUMBERS) else as_tensor(x, first) for x in given]
@@ -178,7 +186,7 @@ def truth(x: Any) -> Any:
 def select(condition: Any, x1: Any, x2: Any) -> Tensor:
     """Record ``where``: x1 where the condition holds, x2 elsewhere; both may be numbers."""
     a, b = python_number(x1), python_number(x2)
-    like: Any = next((x for x in (condition, a, b) if isinstance(x, Handle)), None)
+    like = first_tensor(condition, a, b)
     known = truth(condition) if isinstance(condition, NUMBERS) else condition
     condition = truth(as_tensor(known, like))
     if isinstance(a, NUMBERS) and isinstance(b, NUMBERS):
