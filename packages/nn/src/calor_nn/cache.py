@@ -20,7 +20,9 @@ class KVCache(Module):
 
     `nn.MultiHeadAttention(...)(x, cache=cache)` adds the places of `x` and attends to all so far,
     none later than its own. No gradient passes through the cache. Its tensors are buffers that
-    state dicts leave out.
+    state dicts leave out. Decode inside `calor.no_grad()`: a compiled step then writes to the rows
+    where they are, while one with gradients keeps those of before for its backward pass, and writes
+    to fresh memory.
 
     Parameters
     ----------
