@@ -7,6 +7,7 @@ import pytest
 
 import calor
 from calor.dtypes import bfloat16, float32, float64
+from calor.ops.base import table
 from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.contract.fuser import Group
 from calor_kernel.library.elementwise import ElementwiseFuser
@@ -217,6 +218,22 @@ def test_half_types_are_converted_where_they_are_made():
     assert [one.op for one in groups] == ["row_program"]
     stored = [graph.specs[v] for v in groups[0].outputs]
     assert [one.dtype for one in stored if one.shape == shape] == [bfloat16]
+
+
+def test_what_sums_of_parts_of_rows_alone_read_is_left_to_them():
+    """Sums of channels compute what they sum from what the norm of their group reads."""
+
+    def normed(x, g):
+        made, mean, _ = table()["standardize"](x, axes=(2, 3), eps=1.0)
+        return made, F.sum(g * (x - mean[:, :, None, None]), axis=3)
+
+    shape = (8, 4, 2, 3136)
+    graph = arranged(_graph(normed, float32, [shape] * 2))
+    units = cover(graph, (RowFuser(), ElementwiseFuser()), ONE_UNIT)
+    (group,) = (unit for unit in units if isinstance(unit, Group))
+    names = {graph.nodes[n].op.name for n in group.nodes}
+    assert {"sub", "mul", "sum"} <= names
+    assert [graph.specs[v].shape for v in group.outputs] == [shape[:3]]
 
 
 def test_what_follows_a_product_is_left_to_its_epilogue():

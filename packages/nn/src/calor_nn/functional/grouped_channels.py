@@ -52,12 +52,13 @@ def _vjp(g: Any, outputs: Any, x: Any, weight: Any, bias: Any, *, eps: float) ->
     share = 1 / max(1, math.prod(x.shape[2:]))
     whole = r.sum(sums * weights, axes=(2,), dtype=sums.dtype)
     moment = r.sum(products * weights, axes=(2,), dtype=sums.dtype)
-    constant = (g_mean - rate * whole) * share
     along = (g_variance * 2 - rate * rate * rate * moment) * share
+    # No image of distances from the mean is kept for this pass.
+    constant = (g_mean - rate * whole) * share - along * mean
     scale = r.spread(rate, sums, (2,)) * weights
     total = (
         g_y * r.spread(scale, x, _CHANNEL)
-        + centred * r.spread(along, x, _GROUP)
+        + c.wide(x) * r.spread(along, x, _GROUP)
         + r.spread(constant, x, _GROUP)
     )
     by_weight = r.sum(products * r.spread(rate, sums, (2,)), axes=(0,), dtype=sums.dtype)

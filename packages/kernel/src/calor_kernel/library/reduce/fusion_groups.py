@@ -37,6 +37,8 @@ _EPILOGUE: Final = 8
 _TOTALS: Final = 8
 # Bytes that take less time than a launch.
 _FEW: Final = 1 << 20
+# Elementwise steps before a reduction of parts of rows that are looked through.
+_DEEP: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -440,23 +442,22 @@ class Search(Links):
                 grown = replace(grown, between=grown.between.union(*moves))
         return grown if not check or self._right(grown, node.outputs) else None
 
-    def _is_of_parts(self, group: Rows, number: int) -> bool:
-        """Return whether all that reads a node are reductions of parts of the group's rows.
+    def _is_of_parts(self, group: Rows, number: int, depth: int = _DEEP) -> bool:
+        """Return whether what a node makes goes into reductions of parts of the group's rows alone.
 
         They compute it from what the group reads, in the same order, instead of from memory.
         """
         value = self.graph.nodes[number].outputs[0]
         readers = self.readers.get(value, ())
-        kinds = [self._reduction(reader) for reader in readers]
-        return (
-            bool(readers)
-            and value not in self.wanted
-            and self._elementwise(number)
-            and all(
-                kind is not None and kind[0] == group.shape and {*kind[1]} < {*group.axes}
-                for kind in kinds
-            )
-        )
+        if not (depth and readers and value not in self.wanted and self._elementwise(number)):
+            return False
+        for reader in readers:
+            kind = self._reduction(reader)
+            if kind is None and self._is_of_parts(group, reader, depth - 1):
+                continue
+            if kind is None or kind[0] != group.shape or not {*kind[1]} < {*group.axes}:
+                return False
+        return True
 
     def _along(
         self, group: Rows, number: int, links: Sequence[tuple[int, list[int]] | None]
