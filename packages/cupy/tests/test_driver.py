@@ -7,7 +7,8 @@ import pytest
 
 from calor.errors import DeviceError, DeviceLostError, OutOfMemoryError
 from calor_cupy.driver.codes import Codes
-from calor_cupy.driver.device import Stream, StreamMemory
+from calor_cupy.driver.device import StreamMemory
+from calor_cupy.driver.stream import Stream
 
 CODES = Codes("CUDA", {2}, {700: "bad address"}, {100: "no GPU"}, {209: "old image"}, "list-gpus")
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from calor_cupy.driver.codes import Codes
-from calor_cupy.driver.device import Stream, StreamMemory
+from calor_cupy.driver.device import StreamMemory
+from calor_cupy.driver.stream import Stream
 
 CODES = Codes("CUDA", {2}, {700: "bad address"}, {100: "no GPU"}, {209: "old image"}, "list-gpus")
 MAIN, BESIDE = 1, 2

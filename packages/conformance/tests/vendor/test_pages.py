@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from calor.backends.events import Watched
+from calor.backends.host_memory import HostMemory
 from calor.backends.op_table import OpTable
 from calor.backends.protocol import Backend, Buffer, Claim, Executable, Info, MemoryFigures
 from calor.dtypes import ALL
@@ -69,7 +70,8 @@ def code(cell: str) -> list[str]:
 
 METHODS = {
     name: function
-    for name, function in {**vars(Watched), **vars(Backend)}.items()
+    for part in (Watched, HostMemory, Backend)
+    for name, function in vars(part).items()
     if inspect.isfunction(function) and not name.startswith("_")
 }
 # What a device may leave out without a feature: profiles say so when they are asked for.

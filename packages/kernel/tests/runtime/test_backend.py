@@ -166,7 +166,7 @@ def test_claims_have_reasons():
     taken = {graph.nodes[i].op.name for part in claim.parts for i in part}
     assert {"permute", "add"} <= taken
     refused = {graph.nodes[i].op.name: why for i, why in claim.reasons.items()}
-    assert refused == {"qr": "no kernel family does it"}
+    assert refused == {"qr": "a cube has fewer than 64 units"}
 
 
 def test_behind_the_proxy_that_checks_the_protocol():

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from calor_cuda.cuda_cpp.dialect import STATIC_BYTES
-from calor_cupy.driver.device import Stream
 from calor_cupy.driver.launches import Recorded
 from calor_cupy.driver.links import CupyLinks
 from calor_cupy.driver.peers import PeerMemory
+from calor_cupy.driver.stream import Stream
 from calor_kernel.device.protocol import Device, Step
 
 from .bindings import CODES, arrays, failure, library, nccl_module, require, typed

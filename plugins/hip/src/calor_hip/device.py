@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from calor.errors import DeviceError
-from calor_cupy.driver.device import Stream, StreamQueue
+from calor_cupy.driver.device import StreamQueue
 from calor_cupy.driver.exchange import CupyExchange
 from calor_cupy.driver.peers import PeerMemory
+from calor_cupy.driver.stream import Stream
 from calor_kernel.device.protocol import Device
 
 from .bindings import CODES, arrays, compiler, modules, require, typed

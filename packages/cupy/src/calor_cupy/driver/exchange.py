@@ -14,7 +14,7 @@ from typing import Any
 from calor.dtypes import as_dtype
 from calor.errors import ExchangeError
 from calor.specs import Spec, spec
-from calor_cupy.driver.device import Stream
+from calor_cupy.driver.stream import Stream
 from calor_kernel.device.protocol import Exchange
 
 

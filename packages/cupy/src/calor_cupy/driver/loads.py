@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from calor_cupy.driver.device import Stream
+from calor_cupy.driver.stream import Stream
 
 
 class Loads:

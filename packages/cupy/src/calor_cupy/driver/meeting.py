@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from calor_cupy.driver.device import Stream
 from calor_cupy.driver.peers import QUEUEING
+from calor_cupy.driver.stream import Stream
 from calor_kernel.device.protocol import Meeting
 
 _WAITING: Final = "letting GPUs wait for each other"

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from calor_cupy.driver.device import Stream
+from calor_cupy.driver.stream import Stream
 
 Array = np.ndarray[Any, Any]
 # Smaller arrays gain less than their pages cost.

@@ -11,7 +11,8 @@ import threading
 from abc import abstractmethod
 from typing import Final
 
-from calor_cupy.driver.device import Stream, StreamMemory
+from calor_cupy.driver.device import StreamMemory
+from calor_cupy.driver.stream import Stream
 from calor_kernel.device.protocol import Memory
 
 # Held while work of several GPUs is queued, by any thread. Other work queued between the parts of a
