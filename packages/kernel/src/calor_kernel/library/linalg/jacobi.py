@@ -264,7 +264,9 @@ def choose(square: Square, pairs: Pairs, turn: kl.Number, half: kl.Number, units
         felt = size > least
         ratio = (beta - alpha) / (kl.select(felt, size, 1.0) * 2.0)
         root = abs(ratio) + kl.sqrt(ratio * ratio + 1.0)
-        t = kl.select(felt, kl.select(ratio >= 0.0, 1.0, -1.0) / root, 0.0)
+        # Numbers alone would be of float32.
+        one = kl.constant(1.0, dtype)
+        t = kl.select(felt, kl.select(ratio >= 0.0, one, -one) / root, 0.0)
         cosine = 1.0 / kl.sqrt(t * t + 1.0)
         sine = t * cosine
         pairs.p[k], pairs.q[k] = p.to(int32), q.to(int32)
