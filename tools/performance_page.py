@@ -13,14 +13,16 @@ sys.path.insert(0, str(Path(__file__).parent))
 from generated_blocks import begin, replaced
 from performance_plots import PLOTS
 from performance_tables import TABLES
+from streaming_tables import streaming
 
+ALL = {**TABLES, "streaming": streaming}
 DOCS = Path(__file__).parents[1] / "docs"
 COMMAND = "python tools/performance_page.py"
 
 
 def page(text: str) -> str:
     """The page with its tables made anew."""
-    tables = {begin(f"{COMMAND}, {name}"): "\n".join(make()) for name, make in TABLES.items()}
+    tables = {begin(f"{COMMAND}, {name}"): "\n".join(make()) for name, make in ALL.items()}
     return replaced(text, tables)
 
 

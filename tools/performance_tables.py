@@ -575,6 +575,7 @@ TABLES: dict[str, Callable[[], Iterator[str]]] = {
     "many-sizes": many_sizes,
     "onnx-import": onnx_import,
     "remote": remote,
+    "remote-gpu": lambda: remote("remote-cuda-h200"),
     "soaks": soaked,
     "wire": parsed,
 }
