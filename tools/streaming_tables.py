@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from performance_tables import duration, names_of, newest, ratio, setting, table
+from benchmark_results import duration, names_of, newest, setting, table
+from performance_tables import ratio
 
 
 def streaming() -> Iterator[str]:
