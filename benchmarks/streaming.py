@@ -41,7 +41,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add = parser.add_argument
     add("models", metavar="MODELS", help="names from benchmarks/models, or all")
     add("--member", default="cuda", help="the member with the limit")
-    add("--beside", default="cpu", help="the other members")
+    add("--beside", default="cpu", help="the other members; none if it is empty")
     add("--share", type=float, default=1 / 3, help="the limit as a share of the weights' bytes")
     add("--mode", default="training", help="some of inference,training,decoding, or all")
     add("--dtype", default="float32", help="some of float32,tf32,bfloat16")
@@ -51,7 +51,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--repeats", type=int, default=5, metavar="N", help="samples of a step")
     add("--json", type=Path, metavar="FILE", help="write what was found and the setting")
     options = parser.parse_args(arguments)
-    for name in ("models", "mode", "dtype"):
+    for name in ("models", "mode", "dtype", "beside"):
         setattr(options, name, [part for part in getattr(options, name).split(",") if part])
     return options
 
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"FAILED: {failures[-1]}", flush=True)
         gc.collect()
     if options.json:
-        about = report.setting(command, options.member, [options.member, options.beside], None)
+        about = report.setting(command, options.member, [options.member, *options.beside], None)
         document = {**about, "suite": "streaming", "rates": rates, "rows": rows}
         document["failures"] = failures
         options.json.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
@@ -139,7 +139,10 @@ def measured(setting: Any, options: argparse.Namespace, rates: dict[str, float])
     want = compared.results(Ours(setting, options.member, state), setting)
     gc.collect()
     limit = int(weights * options.share)
-    router = f"router:{options.member}[{limit}],{options.beside}"
+    # A limit counts whatever is in use on the member.
+    used = calor.device(options.member).memory.in_use
+    members = [f"{options.member}[{used + limit}]", *options.beside]
+    router = "router:" + ",".join(members)
     step = Ours(setting, router, state)
     made = compared.results(step, setting)
     error = max(compared.relative_error(a, b) for a, b in zip(made, want, strict=True))

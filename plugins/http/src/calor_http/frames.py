@@ -8,7 +8,6 @@ lists and mappings.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final
@@ -30,10 +29,6 @@ Content = bytes | bytearray | memoryview
 # Shorter content is not worth the work.
 _SMALL: Final = 512
 
-# By the extra "fast" the same checksum by the processor's instructions for it.
-_crc32: Final[Callable[..., int]] = (
-    import_module("isal.isal_zlib") if find_spec("isal") else zlib
-).crc32
 # None where the extra "zstd" is not installed.
 zstandard: Any = import_module("zstandard") if find_spec("zstandard") else None
 
@@ -55,13 +50,13 @@ def seal_parts(content: Content, compress: bool = False) -> tuple[bytes, Content
         made = zstandard.ZstdCompressor(level=1).compress(content)
         if len(made) < len(content):
             kind, content = _ZSTD_HEAD, made
-    check = _crc32(content, _crc32(kind))
+    check = zlib.crc32(content, zlib.crc32(kind))
     return check.to_bytes(4, "little") + kind, content
 
 
 def fits(head: Content, content: Content) -> bool:
     """Return whether a frame's head fits its content."""
-    return _crc32(content, _crc32(head[4:])) == int.from_bytes(head[:4], "little")
+    return zlib.crc32(content, zlib.crc32(head[4:])) == int.from_bytes(head[:4], "little")
 
 
 def unseal(frame: Content, limit: int) -> Content:
