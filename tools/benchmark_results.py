@@ -47,6 +47,24 @@ def names_of(start: str, folder: Path = RESULTS) -> list[str]:
     return sorted({match[1] for match in found if match})
 
 
+def latest(start: str, folder: Path = RESULTS) -> list[str]:
+    """The names of results that begin so, of each setting those of its newest date.
+
+    Names of one setting differ by the seed alone.
+    """
+    dated = re.compile(rf"({re.escape(start)}.*)-(\d{{4}}-\d\d-\d\d)\.json")
+    found = [match for path in folder.glob("*.json") if (match := dated.fullmatch(path.name))]
+    newest_of: dict[str, str] = {}
+    for name, date in (match.groups() for match in found):
+        setting = re.sub(r"-seed-\d+", "", name)
+        newest_of[setting] = max(date, newest_of.get(setting, ""))
+    return sorted(
+        name
+        for name, date in (match.groups() for match in found)
+        if newest_of[re.sub(r"-seed-\d+", "", name)] == date
+    )
+
+
 def ratios(result: Result, peer: str | None = None) -> list[Ratio]:
     """The cases of a result that a peer ran too; of one peer if it is given."""
     return [

@@ -12,6 +12,7 @@ from benchmark_results import (
     digits,
     duration,
     geometric_mean,
+    latest,
     names_of,
     newest,
     ratios,
@@ -137,7 +138,7 @@ def convolution_summary() -> Iterator[str]:
 def fuzzed() -> Iterator[str]:
     """Quantiles of the ratios of drawn cases, a row for each result, and what did not run."""
     rows = []
-    for name in names_of("fuzz-"):
+    for name in latest("fuzz-"):
         result = newest(name)
         wrong = len(result["failures"]) + len(result["disagreements"])
         found = result["quantiles"]["all"]
@@ -155,7 +156,7 @@ def fuzzed_launches() -> Iterator[str]:
         "without launches": "quantiles_without_launches",
         "CUDA's kernels, launches of this device": "quantiles_with_equal_kernels",
     }
-    for name in names_of("fuzz-"):
+    for name in latest("fuzz-"):
         result = newest(name)
         if "quantiles_with_equal_kernels" in result:
             for kind, key in kinds.items():
@@ -166,7 +167,7 @@ def fuzzed_launches() -> Iterator[str]:
 
 def fuzzed_families() -> Iterator[str]:
     """The same quantiles by family, a table for each result."""
-    for index, name in enumerate(names_of("fuzz-")):
+    for index, name in enumerate(latest("fuzz-")):
         result = newest(name)
         if index:
             yield ""

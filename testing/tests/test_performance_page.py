@@ -44,11 +44,13 @@ def test_the_page_uses_every_ratio_of_the_results() -> None:
     """A result that compares calor with a peer, and that the page leaves out, is an oversight."""
     results = tool("benchmark_results")
     text = PAGE.read_text("utf-8")
+    earlier = {*results.names_of("fuzz-")} - {*results.latest("fuzz-")}
     for path in sorted(results.RESULTS.glob("*.json")):
         rows = json.loads(path.read_text("utf-8")).get("rows") or [{}]
         name = path.stem[: -len("-2026-01-01")]
         if (
             "ratio" in rows[0]
+            and name not in earlier
             and results.newest(name)["date"] == json.loads(path.read_text())["date"]
         ):
             assert name in text, f"{path.name} is not on the page"
@@ -81,6 +83,17 @@ def test_the_newest_result_of_a_name_counts(tmp_path: Path) -> None:
     assert results.newest("acme", tmp_path)["date"] == "2026-01-10"
     with pytest.raises(FileNotFoundError, match=r"no result tool-DATE\.json"):
         results.newest("tool", tmp_path)
+
+
+@pytest.mark.usefixtures("tools")
+def test_of_drawn_cases_the_seeds_of_the_newest_date_count(tmp_path: Path) -> None:
+    results = tool("benchmark_results")
+    written(tmp_path, "2026-01-01")
+    for seed, date in (("1", "2026-01-02"), ("2", "2026-01-03"), ("3", "2026-01-03")):
+        (tmp_path / f"acme-seed-{seed}-{date}.json").write_text("{}", "utf-8")
+    (tmp_path / "acme-gpu-seed-9-2026-01-01.json").write_text("{}", "utf-8")
+    found = results.latest("acme", tmp_path)
+    assert found == ["acme-gpu-seed-9", "acme-seed-2", "acme-seed-3"]
 
 
 @pytest.mark.usefixtures("tools")
