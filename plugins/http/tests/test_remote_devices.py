@@ -319,6 +319,24 @@ def test_servers_that_are_not_started(name: str) -> None:
         config_of(given)
 
 
+@pytest.mark.parametrize("asked", ["router:cpu,numpy", "router:cpu:0,numpy", "numpy"])
+def test_a_server_started_by_its_command_lends_a_router_of_several(asked: str) -> None:
+    """Commas of a router's name are its own."""
+    command = [sys.executable, "-m", "calor_http", "serve", "--no-token", "--port", "0"]
+    names = ["--devices", "numpy,router:cpu,numpy"]
+    with subprocess.Popen([*command, *names], stdout=subprocess.PIPE, text=True) as serving:
+        try:
+            assert serving.stdout is not None
+            address = serving.stdout.readline().split()[-1]
+            device = calor.device(f"{address}/{asked}")
+            with device:
+                x = calor.asarray([1.0, 2.0])
+                assert calor.jit(lambda x: (x * x).sum())(x).item() == 5
+            device.backend.close()
+        finally:
+            serving.terminate()
+
+
 def test_debugging_names_the_line_of_any_error(
     server: LocalServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

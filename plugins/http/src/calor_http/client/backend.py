@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import weakref
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -122,7 +123,7 @@ class RemoteBackend(Backend):
     def find(self, name: str) -> int:
         """Return which of the server's devices has a name; the first one for no name."""
         for index, known in enumerate(self._names):
-            if name in ("", known) or (name + ":0") == known:
+            if not name or _without_zeros(name) == _without_zeros(known):
                 return index
         raise DeviceError(f"{self.name} has no device {name!r}; it has {', '.join(self._names)}")
 
@@ -325,3 +326,8 @@ class RemoteBackend(Backend):
         if os.getpid() != self._process or self.requests.closed:
             return
         self.requests.close()
+
+
+def _without_zeros(name: str) -> str:
+    """Return a name in which a first device of its kind has no number, also within a router."""
+    return re.sub(r":0(?=,|$)", "", name)

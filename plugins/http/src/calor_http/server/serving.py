@@ -16,7 +16,7 @@ from typing import Any, Final, cast
 import uvicorn
 
 from calor.errors import CalorError
-from calor.plugins.discovery import get_device
+from calor.plugins.discovery import get_device, registry
 from calor_http.server.access import access_of, add_access, add_tokens, keyring_for
 from calor_http.server.app import Server
 from calor_http.server.audit import AuditLog
@@ -40,7 +40,13 @@ def parser() -> argparse.ArgumentParser:
     token = commands.add_parser("token", help="make a token, and what the tokens file has of it")
     token.add_argument("name", help="whose it is")
     serve = commands.add_parser("serve")
-    serve.add_argument("--devices", required=True, help="names with commas between: cuda:0,cpu")
+    serve.add_argument(
+        "--devices",
+        action="append",
+        required=True,
+        help="names with commas between: cuda:0,cpu; a router takes those behind it: "
+        "router:cuda,cpu; may be repeated",
+    )
     add_access(serve, 8470)
     add_tokens(serve)
     serve.add_argument(
@@ -76,10 +82,24 @@ def config_of(given: argparse.Namespace) -> tuple[uvicorn.Config, Server]:
     # Its ops have no plugin of their own by which they would be found.
     if importlib.util.find_spec("calor_nn"):
         importlib.import_module("calor_nn")
-    devices = [get_device(name.strip()) for name in given.devices.split(",")]
+    devices = [get_device(name) for text in given.devices for name in names_in(text)]
     peers = [peer.strip() for peer in given.peers.split(",") if peer.strip()]
     server = Server(devices, None, limits, peers, keyring, AuditLog(given.audit_log))
     return configured(server, log_level="warning", **options), server
+
+
+def names_in(text: str) -> list[str]:
+    """Return the names of devices in a text, with commas between.
+
+    What makes devices from a text, such as a router, takes the rest of it.
+
+    >>> names_in("numpy, router:cpu,numpy")
+    ['numpy', 'router:cpu,numpy']
+    """
+    name, _, rest = (part.strip() for part in text.partition(","))
+    if registry.is_scheme(name.partition(":")[0]):
+        return [text.strip()]
+    return [name, *(names_in(rest) if rest else [])]
 
 
 def configured(server: Server, **options: Any) -> uvicorn.Config:
