@@ -19,11 +19,12 @@ from fuzzing.families._common import (
 
 
 def _draw_embedding(random: Random) -> Parameters:
-    known = {**VOCABULARIES, 512: 1, 2: 1, 1_000_000: 0.5, 100_000: 1}
+    # Few words: categories of tables, weekdays, segments.
+    known = {**VOCABULARIES, 512: 1, 2: 1, 7: 1, 24: 0.5, 193: 0.5, 1_000_000: 0.5, 100_000: 1}
     return {
         "ids": (one(random, BATCHES), one(random, TOKENS)),
         "words": one(random, known),
-        "width": one(random, {16: 1, 64: 1, **WIDTHS}),
+        "width": one(random, {12: 1, 16: 1, 32: 1, 64: 1, **WIDTHS}),
         "form": one(random, {"plain": 3, "positions": 2, "sum": 1}),
     }
 
