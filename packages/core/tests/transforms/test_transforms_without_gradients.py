@@ -63,3 +63,29 @@ def test_gradients_that_are_off_inside_stay_off() -> None:
         return (slope * x).sum()
 
     assert calor.grad(constant_slope)(w).tolist() == [3.0, 12.0]
+
+
+@pytest.mark.parametrize("required", [False, True])
+@pytest.mark.parametrize("name", ["grad", "value_and_grad", "aux", "vjp", "jacrev", "hessian"])
+def test_a_jitted_transform_gives_no_records_where_gradients_are_off(
+    name: str, required: bool
+) -> None:
+    def cubes(x: calor.Tensor) -> calor.Tensor:
+        return (x**3).sum()
+
+    transforms = {
+        "grad": calor.grad(cubes),
+        "value_and_grad": calor.value_and_grad(cubes),
+        "aux": calor.value_and_grad(lambda x: (cubes(x), x * 2), has_aux=True),
+        "vjp": lambda x: calor.vjp(cubes, x)[1](calor.ones(())),
+        "jacrev": calor.jacrev(lambda x: x**3),
+        "hessian": calor.hessian(cubes),
+    }
+    x = calor.asarray([1.0, 2.0])
+    x.requires_grad = required
+    with calor.no_grad():
+        plain, jitted = transforms[name](x), calor.jit(transforms[name])(x)
+    for a, b in zip(calor.tree.leaves(plain), calor.tree.leaves(jitted), strict=True):
+        assert not a.requires_grad
+        assert not b.requires_grad
+        assert a.tolist() == b.tolist()

@@ -13,7 +13,7 @@ from calor.functions.creation import asarray, ones, zeros
 from calor.local import local
 from calor.ops.backpropagation import backpropagate
 from calor.recording.records import Leaf, enable_grad, reachable, reaches_outside
-from calor.recording.tracing import note_gradients
+from calor.recording.tracing import gradients_on, note_gradients
 from calor.tensor.tensor import Tensor, wrap
 from calor.tensor.values import Handle
 from calor.transforms.state import Stateful
@@ -264,6 +264,9 @@ def value_and_grad(
             for leaf in prepared.leaves:
                 leaf.active = False
         gradients = prepared.gradients(found)
+        if not gradients_on():
+            # A trace says it: its graph may be differentiated.
+            gradients = [_detached(g) for g in gradients]
         gradient = gradients[0] if one else tuple(gradients)
         value = strip(value, prepared.leaves)
         if has_aux:
@@ -342,7 +345,11 @@ def strip(value: Any, leaves: Sequence[Any]) -> Any:
 
     Where gradients are off around the transform, nothing is.
     """
-    if not isinstance(value, Handle) or value._record is None:
+    if not isinstance(value, Handle):
+        return value
+    if not gradients_on():
+        return _detached(value)
+    if value._record is None:
         return value
     if not local.grad_enabled:
         return wrap(value._value)
