@@ -144,7 +144,10 @@ def measured(setting: Any, options: argparse.Namespace, rates: dict[str, float])
     members = [f"{options.member}[{used + limit}]", *options.beside]
     router = "router:" + ",".join(members)
     step = Ours(setting, router, state)
+    start = perf_counter()
     made = compared.results(step, setting)
+    # The first one of these is traced, planned and compiled.
+    first_s = perf_counter() - start
     error = max(compared.relative_error(a, b) for a, b in zip(made, want, strict=True))
     seconds = compared.timed({"router": step}, options.repeats)["router"]
     told = step.jitted.programs[0].executable.placement()
@@ -156,13 +159,15 @@ def measured(setting: Any, options: argparse.Namespace, rates: dict[str, float])
     found = {
         "weights": weights, "limit": limit, "peak": calor.device(options.member).memory.peak,
         "error": error, "disagrees": not error <= compared.TOLERANCES[setting.dtype],
-        "seconds": seconds, "moved": moved, "transfers": len(told.streamed or ()),
+        "first_s": first_s, "seconds": seconds, "moved": moved,
+        "transfers": len(told.streamed or ()),
         "parts": len(told.stages), "on_member": sum(m == 0 for m, _ in told.stages),
         "floor_s": floor, "floor_overlapped_s": max(needed.values()), "ratio": floor / seconds,
     }  # fmt: skip
     print(
-        f"{seconds * 1e3:.1f} ms a step; {found['transfers']} transfers, "
-        f"{moved['up'] / 1e6:.0f} MB up, {moved['down'] / 1e6:.0f} MB down; floor "
+        f"{seconds * 1e3:.1f} ms a step, the first ones {first_s:.1f} s; "
+        f"{found['transfers']} transfers, {moved['up'] / 1e6:.0f} MB up, "
+        f"{moved['down'] / 1e6:.0f} MB down; floor "
         f"{floor * 1e3:.1f} ms, ratio {found['ratio']:.2f}; {found['on_member']} of "
         f"{found['parts']} parts on the member; error {error:.1e}",
         flush=True,

@@ -9,6 +9,7 @@ are there at any time, such as a scaled copy of state, is done when it is read.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from heapq import heappop, heappush
 from typing import Final
 
 from calor.graph.graph import Graph
@@ -67,25 +68,27 @@ class _Chunks:
         self.kept = set(graph.outputs)
         self.left = {v: set(users) for v, users in self.users.items()}
         self.done: set[int] = set()
+        self.waiting = {i: self._waiting(i) for i in self.waits}
+        self.ready = {i for i, count in self.waits.items() if count == 0}
         self.chunks: list[list[int]] = []
         self._begin()
 
     def found(self) -> list[list[int]]:
         """Return the chunks."""
-        ready = {i for i, count in self.waits.items() if count == 0}
-        while ready:
-            best = min(ready, key=self._rank)
+        while self.ready:
+            best = self._best()
             group = self._with_late(best)
             if self.chunks[-1] and self.held + self._grows(group) > self.limit:
                 self._begin()
                 continue
-            ready.remove(best)
+            self.ready.remove(best)
             for i in group:
                 self._take(i)
             for j in self.follow[best]:
                 self.waits[j] -= 1
                 if self.waits[j] == 0:
-                    ready.add(j)
+                    self.ready.add(j)
+                    self._rank(j)
         return [sorted(chunk) for chunk in self.chunks if chunk]
 
     def _begin(self) -> None:
@@ -93,7 +96,34 @@ class _Chunks:
         made = self.chunks[-1] if self.chunks else ()
         self.touched = {v for i in made for v in self.graph.nodes[i].outputs}
         self.chunks.append([])
+        self.here: set[int] = set()
         self.held = 0
+        # Ready nodes by their rank. A node whose rank rose is there twice, and counts by its
+        # present loads; who reads a value is ranked anew when that value is touched.
+        self.ranked: list[tuple[int, int, int]] = []
+        self.loads: dict[int, int] = {}
+        self.reading: dict[int, list[int]] = {}
+        for i in self.ready:
+            self._rank(i)
+
+    def _best(self) -> int:
+        """Return the ready node that comes next."""
+        while True:
+            _, loads, node = self.ranked[0]
+            if node in self.ready and self.loads[node] == loads:
+                return node
+            heappop(self.ranked)
+
+    def _rank(self, node: int) -> None:
+        """Rank a node: first what reads most of what waits, then what loads least."""
+        group = self._with_late(node)
+        loads = self._loads(group)
+        if self.loads.get(node) == loads:
+            return
+        self.loads[node] = loads
+        heappush(self.ranked, (-self.waiting[node], loads, node))
+        for v in {v for i in group for v in self.graph.nodes[i].inputs} - self.touched:
+            self.reading.setdefault(v, []).append(node)
 
     def _is_late(self, node: int) -> bool:
         found = self.graph.nodes[node]
@@ -117,11 +147,11 @@ class _Chunks:
                 found += [i for i in self._with_late(maker) if i not in found]
         return [*found, node]
 
-    def _rank(self, node: int) -> tuple[int, int, int]:
-        """Order nodes: those that read most of what waits, then those that load least."""
-        inputs = set(self.graph.nodes[node].inputs)
-        waiting = (v for v in inputs if v in self.maker and self.maker[v] not in self.late)
-        return -sum(map(self._size, waiting)), self._loads(self._with_late(node)), node
+    def _waiting(self, node: int) -> int:
+        """Return the bytes that a node reads of what other nodes had to make."""
+        inputs = {*self.graph.nodes[node].inputs}
+        made = (v for v in inputs if v in self.maker and self.maker[v] not in self.late)
+        return sum(map(self._size, made))
 
     def _loads(self, group: Sequence[int]) -> int:
         read = {v for i in group for v in self.graph.nodes[i].inputs} - self.touched
@@ -135,15 +165,18 @@ class _Chunks:
     def _take(self, node: int) -> None:
         self.held += self._grows([node])
         self.chunks[-1].append(node)
+        self.here.add(node)
         self.done.add(node)
         found = self.graph.nodes[node]
-        self.touched.update(found.inputs, found.outputs)
-        here = set(self.chunks[-1])
+        new = {*found.inputs, *found.outputs} - self.touched
+        self.touched |= new
+        for i in {i for v in new for i in self.reading.pop(v, ())} & self.ready:
+            self._rank(i)
         for v in set(found.inputs):
             if v in self.left:
                 self.left[v].discard(node)
                 # What was made here and is read no more takes no room.
-                if not self.left[v] and v not in self.kept and self.maker[v] in here:
+                if not self.left[v] and v not in self.kept and self.maker[v] in self.here:
                     self.held -= self._size(v)
 
     def _size(self, value: int) -> int:

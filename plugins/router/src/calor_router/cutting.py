@@ -10,28 +10,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
+from operator import itemgetter
 from typing import Any, Final
 
 from calor.backends.device import Device
 from calor.errors import MemoryLimitError
+from calor.graph.decompose import decompose
 from calor.graph.graph import Graph
 from calor.graph.segments import grouped, segment_of
 from calor.plugins.discovery import get_device
 from calor.units import bytes_text
 from calor_router.buffer import HOST
 from calor_router.chunks import chunked
-from calor_router.placement import placed_apart, seconds, seconds_of
+from calor_router.pieces import Pieces, TooLarge
+from calor_router.placement import Apart, placed_apart, seconds, seconds_of
 from calor_router.speeds import returns_at_once, speeds_of, transfer
 from calor_router.steps import Stage, Step, compiled, forgetting, ordered
-from calor_router.streaming import Streaming, TooLarge, streaming
+from calor_router.streaming import Streaming, streaming
 
 # The parts of a limit that chunks take: the next one's weights fit beside the smaller ones, and the
 # larger ones move less where one update reads nearly as much as fits.
 _PARTS: Final = (0.45, 0.9)
 # So much less has to be moved by larger chunks, which come without being sent ahead.
 _GAIN: Final = 0.8
-# How often chunks are halved before it is certain that the smallest ones do not fit.
-_HALVINGS: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,23 +124,33 @@ class Cutter:
             full = [m for m in limits if made.wanted(m) > limits[m]]
             if not full:
                 return made
-        tried = [*self._elsewhere(graph, chosen, {m: limits[m] for m in full})]
+        return self._limited(graph, chosen, reasons, {m: limits[m] for m in full})
+
+    def _limited(
+        self,
+        graph: Graph,
+        chosen: Sequence[int],
+        reasons: Mapping[int, str],
+        full: Mapping[int, int],
+    ) -> Cut:
+        """Return the cheapest cut of a program that does not fit members as it was placed."""
         streamed, refused = None, None
         try:
             streamed = self._streamed(graph, chosen, reasons, self.limits)
         except MemoryLimitError as error:
             refused = error
-        found = [
-            (seconds, cut) for seconds, cut in tried
-            if all(cut.wanted(m) <= limit for m, limit in self.limits.items())
-        ]  # fmt: skip
-        if not found:
-            if streamed is None:
-                raise refused or AssertionError
-            return streamed
-        if streamed is not None:
-            found.append((self._seconds(streamed), streamed))
-        return min(found, key=lambda one: one[0])[1]
+        others = sorted(self._elsewhere(graph, chosen, full), key=itemgetter(0))
+        least = self._seconds(streamed) if others and streamed is not None else inf
+        # Only what can be quicker is compiled.
+        for placement in others:
+            if placement[0] >= least:
+                break
+            cut = self._plain(graph, *placement[1:])
+            if all(cut.wanted(m) <= limit for m, limit in self.limits.items()):
+                return cut
+        if streamed is None:
+            raise refused or AssertionError
+        return streamed
 
     def again(self, cut: Cut, member: int, limit: int) -> Iterator[Cut]:
         """Yield cuts with less on a member, on which one ran out of memory.
@@ -164,8 +176,8 @@ class Cutter:
         """
         graph = cut.graph
         if cut.streamed is None:
-            for _, made in self._elsewhere(graph, cut.chosen, {member: limit}):
-                yield made
+            for _, chosen, reasons in self._elsewhere(graph, cut.chosen, {member: limit}):
+                yield self._plain(graph, chosen, reasons)
         while True:
             limits = {**self.limits, member: min(limit, self.limits.get(member, limit))}
             made = self._streamed(graph, cut.chosen, cut.reasons, limits)
@@ -216,8 +228,8 @@ class Cutter:
 
     def _elsewhere(
         self, graph: Graph, chosen: Sequence[int], full: Mapping[int, int]
-    ) -> Iterator[tuple[float, Cut]]:
-        """Yield cuts with less on full members, with their seconds: a part there, then nothing."""
+    ) -> Iterator[Apart]:
+        """Yield placements with less on full members: a part there, then nothing."""
         for kept in (True, False):
             barred: set[tuple[int, int]] = set()
             stay: set[int] = set()
@@ -226,10 +238,8 @@ class Cutter:
                 stay |= {*self._fitting(graph, mine, limit)} if kept else set()
                 barred |= {(i, member) for i in mine if i not in stay}
             found = placed_apart(self.members, graph, barred)
-            if found is None or (kept and not stay):
-                continue
-            seconds, again, reasons = found
-            yield seconds, self._plain(graph, again, reasons)
+            if found is not None and (stay or not kept):
+                yield found
 
     def _fitting(self, graph: Graph, mine: Sequence[int], limit: int) -> list[int]:
         """Return the first nodes of a member whose values are there together."""
@@ -257,11 +267,15 @@ class Cutter:
             try:
                 return self._within(graph, chosen, reasons, limits)
             except TooLarge as error:
-                (node,), member = error.stage.segment.nodes, error.stage.member
-                barred.add((node, member))
+                barred |= {(i, chosen[i]) for i in error.nodes}
                 found = placed_apart(self.members, graph, barred)
                 if found is None:
-                    raise self._refused(graph, node, member, error.wanted, limits) from None
+                    # What is a single operation of one member may be several of another.
+                    smaller = decompose(graph, frozenset(error.nodes))
+                    found = None if smaller is graph else placed_apart(self.members, smaller, ())
+                    if found is None:
+                        raise self._refused(graph, chosen, error, limits) from None
+                    graph, barred = smaller, set()
                 _, chosen, reasons = found
 
     def _within(
@@ -271,44 +285,17 @@ class Cutter:
         reasons: Mapping[int, str],
         limits: Mapping[int, int],
     ) -> Cut:
-        """Return a streamed cut, of chunks that move little; TooLarge for a single node."""
-        small, large = (self._chunked(graph, chosen, reasons, limits, part) for part in _PARTS)
-        moved = []
-        for cut in (small, large):
-            assert cut.streamed is not None
-            moved.append(sum(graph.specs[v].nbytes for v, _, _ in cut.streamed.moved))
-        return large if moved[1] < _GAIN * moved[0] else small
-
-    def _chunked(
-        self,
-        graph: Graph,
-        chosen: Sequence[int],
-        reasons: Mapping[int, str],
-        limits: Mapping[int, int],
-        share: float,
-    ) -> Cut:
-        """Return a streamed cut of chunks of a share of the limits, halved where too large."""
-        stages: list[Stage] = []
-        for group in grouped(graph, chosen):
-            member = chosen[group[0]]
-            size = int(limits[member] * share) if member in limits else None
-            parts = [group] if size is None else chunked(graph, group, size)
-            stages += [self._stage(graph, chosen, part) for part in parts]
-        while True:
-            try:
-                found = streaming(stages, graph, limits, len(self.members))
-            except TooLarge as error:
-                nodes = error.stage.segment.nodes
-                if len(nodes) == 1:
-                    raise
-                place = next(n for n, stage in enumerate(stages) if stage is error.stage)
-                stages[place : place + 1] = [
-                    self._stage(graph, chosen, part) for part in _halves(graph, nodes)
-                ]
-                continue
-            return Cut(
-                graph, tuple(chosen), dict(reasons), tuple(stages), tuple(found.steps), found
-            )
+        """Return a streamed cut, of pieces that move little; TooLarge for single nodes."""
+        pieces, flow = Pieces(self.device, graph, chosen, limits), len(self.members)
+        tried = []
+        for share in _PARTS:
+            made = pieces.of(share)
+            about = streaming(pieces.estimated(made, share), graph, limits, flow)
+            tried.append((sum(graph.specs[v].nbytes for v, _, _ in about.moved), made))
+        (small, first), (large, second) = tried
+        stages = pieces.stages(second if large < _GAIN * small else first)
+        found = streaming(stages, graph, limits, flow)
+        return Cut(graph, tuple(chosen), dict(reasons), tuple(stages), tuple(found.steps), found)
 
     def _seconds(self, cut: Cut) -> float:
         """Return the seconds of a streamed cut: its work, or its transfers if they take longer."""
@@ -323,15 +310,18 @@ class Cutter:
         return max(work, moved)
 
     def _refused(
-        self, graph: Graph, node: int, member: int, wanted: int, limits: Mapping[int, int]
+        self, graph: Graph, chosen: Sequence[int], error: TooLarge, limits: Mapping[int, int]
     ) -> MemoryLimitError:
+        # No limit is enough that is not enough for the largest.
+        node = max(error.nodes, key=error.nodes.__getitem__)
+        nbytes, member = error.nodes[node], chosen[node]
         name, place = graph.nodes[node].op.name, self.members[member].name
         return MemoryLimitError(
-            f"{self.device.name}: {name} alone needs {bytes_text(wanted)} ({wanted} bytes) on "
+            f"{self.device.name}: {name} alone needs {bytes_text(nbytes)} ({nbytes} bytes) on "
             f"{place}, which has {bytes_text(limits[member])} for it, and no other member takes it "
-            f'in its place: raise the limit, as in "router:{place}[{wanted}]", name a member with '
+            f'in its place: raise the limit, as in "router:{place}[{nbytes}]", name a member with '
             f"more memory, or take a smaller batch",
-            smallest=wanted,
+            smallest=nbytes,
         )
 
 
@@ -344,15 +334,3 @@ def _changes(graph: Graph, chosen: Sequence[int]) -> list[int]:
         found.append(max((found[j] + (chosen[j] != chosen[i]) for j in before), default=0))
         maker.update(dict.fromkeys(node.outputs, i))
     return found
-
-
-def _halves(graph: Graph, nodes: Sequence[int]) -> list[list[int]]:
-    """Return nodes in parts of about half the bytes."""
-    values = {v for i in nodes for v in (*graph.nodes[i].inputs, *graph.nodes[i].outputs)}
-    nbytes = sum(graph.specs[v].nbytes for v in values)
-    for _ in range(_HALVINGS):
-        nbytes //= 2
-        parts = chunked(graph, nodes, nbytes)
-        if len(parts) > 1:
-            return parts
-    return [[i] for i in nodes]

@@ -34,6 +34,8 @@ _FIRST: Final = 4
 
 # Seconds, and what `placed` returns.
 Found = tuple[float, Graph, tuple[int, ...], dict[int, str]]
+# Seconds, the member of each node, and why it is not the first one.
+Apart = tuple[float, tuple[int, ...], dict[int, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +240,7 @@ def _reasons(
 
 def placed_apart(
     members: Sequence[Device], graph: Graph, barred: Collection[tuple[int, int]]
-) -> tuple[float, tuple[int, ...], dict[int, str]] | None:
+) -> Apart | None:
     """Return the cheapest placement of a graph in which some nodes are not on some members.
 
     Parameters

@@ -6,7 +6,7 @@ what it replaces; a run that lacks memory on a member says on which one, and has
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -168,7 +168,7 @@ class Run:
         if not isinstance(given, RoutedBuffer) or given.on(member) is not None:
             return
         spec = self.graph.specs[value]
-        self._make(member, spec.nbytes, self._ids(held))
+        self._make(member, spec.nbytes, lambda: self._ids(held))
         try:
             self.backend.on(given, member, spec, ahead=self.cut.streamed is not None)
         except OutOfMemoryError as error:
@@ -188,7 +188,7 @@ class Run:
                 if isinstance(held[v], RoutedBuffer):
                     self._off(held[v], member, self.graph.specs[v])
             if rooms.limits[member] is not None:
-                self._make(member, peak, ())
+                self._make(member, peak, tuple)
 
     def _off(self, buffer: RoutedBuffer, member: int, spec: Spec) -> None:
         if buffer.on(member) is not None and not buffer.inner.exported:
@@ -203,12 +203,16 @@ class Run:
         read = [v for v in stage.segment.inputs if isinstance(held[v], RoutedBuffer)]
         missing = sum(specs[v].nbytes for v in read if held[v].on(member) is None)
         needed = missing + stage.executable.required_bytes
-        keep = self._ids(held) if self.cut.streamed is not None else {id(held[v]) for v in read}
-        self._make(member, needed, keep)
+        streamed = self.cut.streamed is not None
+        self._make(
+            member, needed, lambda: self._ids(held) if streamed else {id(held[v]) for v in read}
+        )
 
-    def _make(self, member: int, nbytes: int, keep: Collection[int]) -> None:
+    def _make(self, member: int, nbytes: int, keep: Callable[[], Collection[int]]) -> None:
+        """Make room; the values that have to stay are asked for where there is none yet."""
         rooms = self.backend.rooms
-        if not rooms.make(member, nbytes, keep):
+        free = rooms.free(member)
+        if free is not None and free < nbytes and not rooms.make(member, nbytes, keep()):
             name, limit = self.backend.members[member].name, rooms.limits[member] or 0
             raise OutOfRoom(
                 member,

@@ -17,23 +17,6 @@ from calor_router.buffer import HOST
 from calor_router.steps import Fetch, Forget, Leave, Stage, Step, ended
 
 
-class TooLarge(Exception):
-    """A stage does not fit its member, even with nothing else there.
-
-    Parameters
-    ----------
-    stage : Stage
-        The stage.
-    wanted : int
-        The bytes that it needs.
-    """
-
-    def __init__(self, stage: Stage, wanted: int) -> None:
-        super().__init__(wanted)
-        self.stage = stage
-        self.wanted = wanted
-
-
 @dataclass(slots=True)
 class Streaming:
     """The steps of a program whose values come to members and leave them.
@@ -66,7 +49,8 @@ def streaming(
         Their graph. Its inputs are on the host, or on members without a limit that read them; its
         results are taken to the host from members with one.
     limits : mapping of int to int
-        The most bytes in use on members that have a limit.
+        The most bytes in use on members that have a limit. Each stage fits its member alone, see
+        `wanted`.
     flow : int
         What stands for the router among the members: its control flow finds values itself.
 
@@ -74,13 +58,27 @@ def streaming(
     -------
     Streaming
         The steps, and what they move.
-
-    Raises
-    ------
-    TooLarge
-        If a stage does not fit its member.
     """
     return _Planner(stages, graph, limits, flow).planned()
+
+
+def wanted(stage: Stage, graph: Graph) -> int:
+    """Return the bytes that a stage needs on its member with nothing else there.
+
+    Parameters
+    ----------
+    stage : Stage
+        The stage.
+    graph : Graph
+        The graph of the program.
+
+    Returns
+    -------
+    int
+        The bytes of what it reads, and of what its call allocates.
+    """
+    read = (graph.specs[v].nbytes for v in stage.segment.inputs if v not in graph.host)
+    return sum(read) + stage.executable.required_bytes
 
 
 class _Planner:
@@ -152,8 +150,7 @@ class _Planner:
                     break
                 held -= self._size(v)
                 self._leave(v, member)
-            if held + needed > limit:
-                raise TooLarge(stage, held + needed)
+            assert held + needed <= limit, "a stage fits its member alone"
             self.found.peaks[member] = max(self.found.peaks[member], held + needed)
         for v in missing:
             self._fetch(v, member)

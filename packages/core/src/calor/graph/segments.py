@@ -6,7 +6,8 @@ their order form a valid schedule, so none depends on a later one and each is co
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from calor.graph.graph import Graph, part
@@ -33,8 +34,8 @@ def cut(graph: Graph, colours: Sequence[Hashable]) -> list[Segment]:
     Nodes are taken greedily: all that are ready of one colour, then all that are ready of the next.
     Each colour is tried as the first, and the schedule with the fewest segments is taken.
     """
-    groups = grouped(graph, colours)
-    return [segment_of(graph, colours[group[0]], group) for group in groups]
+    groups, readers = grouped(graph, colours), readers_of(graph)
+    return [segment_of(graph, colours[group[0]], group, readers) for group in groups]
 
 
 def grouped(graph: Graph, colours: Sequence[Hashable]) -> list[list[int]]:
@@ -77,15 +78,27 @@ def _schedule(
     return groups
 
 
-def segment_of(graph: Graph, colour: Hashable, nodes: Sequence[int]) -> Segment:
-    """Return nodes, by number and in order, as a segment of a colour."""
+def readers_of(graph: Graph) -> Counter[int]:
+    """Return how many nodes read each value of a graph; being an output counts as one."""
+    found = Counter(v for node in graph.nodes for v in {*node.inputs})
+    found.update({*graph.outputs})
+    return found
+
+
+def segment_of(
+    graph: Graph,
+    colour: Hashable,
+    nodes: Sequence[int],
+    readers: Mapping[int, int] | None = None,
+) -> Segment:
+    """Return nodes, by number and in order, as a segment of a colour.
+
+    ``readers``: those of the graph by `readers_of`, for who makes many segments of it.
+    """
+    readers = readers_of(graph) if readers is None else readers
     inside = {o for i in nodes for o in graph.nodes[i].outputs}
-    read = dict.fromkeys(v for i in nodes for v in graph.nodes[i].inputs if v not in inside)
-    inputs = tuple(sorted(read))
-    chosen = set(nodes)
-    outside = {
-        v for i, node in enumerate(graph.nodes) if i not in chosen for v in node.inputs
-    } | set(graph.outputs)
-    outputs = tuple(sorted(inside & outside))
+    here = Counter(v for i in nodes for v in {*graph.nodes[i].inputs})
+    inputs = tuple(sorted(here.keys() - inside))
+    outputs = tuple(sorted(v for v in inside if readers.get(v, 0) > here[v]))
     cut_out = part(graph, inputs, [graph.nodes[i] for i in nodes], outputs)
     return Segment(colour, tuple(nodes), cut_out, inputs, outputs)
