@@ -26,6 +26,7 @@ from .checks import (
     collected_gradients,
     collectives,
     complex_parts,
+    complex_points,
     composites,
     crossings,
     damaged_files,
@@ -273,6 +274,7 @@ def _contracts() -> Iterator[Check]:
     yield from told_errors.told_errors()
     yield from advice.advice()
     yield from complex_parts.complex_parts()
+    yield from complex_points.complex_points()
     yield from mirror_images.mirror_images()
     yield from real_bins.real_bins()
     yield from jit_states.jit_states()

@@ -10,7 +10,7 @@ import numpy as np
 from calor.backends.op_table import Function
 from calor.dtypes import bfloat16, float8_e4m3fn
 
-from .base import Array, Fault, changing
+from .base import Array, Change, Fault, changing
 
 
 def _one_after_another(wrong: Callable[[Array, tuple[int, ...]], bool]) -> Any:
@@ -56,7 +56,46 @@ def _by_way_of(source: Any, way: Any, target: Any, where: Callable[[Array], Arra
     return changed
 
 
+def _of_complex(plain: Callable[[Array], Array]) -> Change:
+    """Compute a function of complex numbers by a plain formula."""
+
+    def changed(right: Function) -> Function:
+        def function(x: Array, **attributes: Any) -> Any:
+            if x.dtype.kind != "c":
+                return right(x, **attributes)
+            with np.errstate(all="ignore"):
+                return plain(x).astype(x.dtype)
+
+        return function
+
+    return changed
+
+
 FAULTS = [
+    Fault(
+        "complex-log1p-of-the-sum",
+        "log1p of a complex number is the logarithm of the rounded sum",
+        changing(log1p=_of_complex(lambda x: np.log(1 + x))),
+        ("accuracy/complex-points-log1p/complex64", "accuracy/complex-points-log1p/complex128"),
+        ("log1p",),
+    ),
+    Fault(
+        "complex-acosh-by-one-root",
+        "acosh of a complex number takes one root of a square, on the wrong side of a cut",
+        changing(acosh=_of_complex(lambda x: np.log(x + np.sqrt(x * x - 1)))),
+        ("accuracy/complex-points-acosh/complex64",),
+        ("acosh",),
+    ),
+    Fault(
+        "complex-roots-of-large-numbers",
+        "the root of a complex number takes the root of the sum of two squares",
+        changing(sqrt=_of_complex(
+            lambda x: np.sqrt((np.sqrt(x.real**2 + x.imag**2) + x.real) / 2)
+            + 1j * np.copysign(np.sqrt((np.sqrt(x.real**2 + x.imag**2) - x.real) / 2), x.imag)
+        )),
+        ("accuracy/complex-points-sqrt/complex64",),
+        ("sqrt",),
+    ),
     Fault(
         "outer-sums-one-after-another",
         "long sums along a first axis add one row after another",
