@@ -13,6 +13,7 @@ from .checks import (
     advice,
     alike_values,
     announced,
+    around_constants,
     asked_memory,
     at_many_sizes,
     autocasting,
@@ -198,6 +199,7 @@ def _contracts() -> Iterator[Check]:
     yield from sizes.sizes()
     yield from at_many_sizes.each_op()
     yield from drawn_sizes.drawn_sizes()
+    yield from around_constants.around_constants()
     yield from protocol.protocol(CASES)
     yield from properties.elementwise(CASES)
     yield from properties.searches()

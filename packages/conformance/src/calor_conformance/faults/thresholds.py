@@ -158,7 +158,40 @@ def _ends_late(y: Array, operands: Any, attributes: Any) -> Array:
     return np.where(np.abs(x) == 65520, np.sign(x) * 65504, y).astype(y.dtype)
 
 
+def _without_tail(y: Array, operands: Any, attributes: Any) -> Array:
+    """Leave the last element out beyond 4096 elements."""
+    if y.size <= 4096:
+        return y
+    made = np.ascontiguousarray(y).copy()
+    made.reshape(-1)[-1] = 0
+    return made
+
+
+def _odd_depth(right: Any) -> Any:
+    def dot(a: Array, b: Array, **attributes: Any) -> Any:
+        long = attributes["contract"] == ((1,), (0,)) and a.ndim == b.ndim == 2
+        if not long or a.dtype != np.float32 or a.shape[1] <= 64 or a.shape[1] % 2 != 1:
+            return right(a, b, **attributes)
+        return right(a[:, :-1], b[:-1], **attributes)
+
+    return dot
+
+
 FAULTS = [
+    Fault(
+        "last-of-large-transposes",
+        "transposed arrays of more than 4096 elements lack the last one",
+        changing(permute=afterwards(_without_tail)),
+        ("sizes/around-constants-permute/float32", "sizes/around-constants-transpose/float32"),
+        ("permute",),
+    ),
+    Fault(
+        "deep-product-beyond-a-tile",
+        "products of an odd depth beyond a tile of 64 lack the last term",
+        changing(dot_general=_odd_depth),
+        ("sizes/around-constants-matmul*/float32",),
+        ("dot_general",),
+    ),
     Fault(
         "large-upload-shares",
         "an upload of a mebibyte or more keeps the memory of the host array",
