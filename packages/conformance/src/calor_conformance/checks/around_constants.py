@@ -30,7 +30,7 @@ from .base import Array, Check, Place
 CONTRACT: Final = "an op is right just below, at and beyond each size at which its ways change"
 _TURNS: Final = 9
 # What a compiled device compiles anew for each size, it is asked at fewer.
-_COMPILED: Final = 4
+_COMPILED: Final = 6
 _ELEMENTS: Final = 1 << 17
 _LEAST: Final = 3
 # The largest side of a tile, a vector or a block of rows.
