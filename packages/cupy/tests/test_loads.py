@@ -158,6 +158,27 @@ def test_memory_that_waits_makes_room_for_other_sizes(memory, monkeypatch):
     assert sum(a.nbytes for a in memory.on.runtime.locked.values()) <= 5 << 20
 
 
+def test_memory_of_steps_is_used_again(memory, monkeypatch):
+    """A step replaces state, and between it holds values of other sizes."""
+    monkeypatch.setattr("calor_cupy.driver.page_locked._IDLE", 1 << 20)
+    runtime, made = memory.on.runtime, []
+    alloc = runtime.hostAlloc
+    runtime.hostAlloc = lambda *given: made.append(given) or alloc(*given)
+    state = [memory.host_array(4 << 20) for _ in range(3)]
+    for _ in range(4):
+        before = len(made)
+        between = [memory.host_array(3 << 20) for _ in range(3)]
+        new = []
+        for number in range(3):
+            new.append(memory.host_array(4 << 20))
+            between[number] = None
+        state = new
+    assert len(made) == before, "the last step made no block"
+    del state, new
+    memory.host_array(2 << 20)
+    assert sum(a.nbytes for a in runtime.locked.values()) == 2 << 20, "nothing is in use"
+
+
 def test_small_arrays_and_refused_ones_are_ordinary(memory):
     assert memory.host_array(100) is None
     memory.on.runtime.refuses = True

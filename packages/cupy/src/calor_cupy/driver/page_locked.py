@@ -20,7 +20,8 @@ Array = np.ndarray[Any, Any]
 _LEAST: Final = 64 << 10
 # Blocks for all devices of the process (cudaHostAllocPortable).
 _PORTABLE: Final = 1
-# The bytes that wait for reuse, at most, when a block of another size is made.
+# The bytes that may wait for reuse when a block of another size is made, if fewer are in use: a
+# program whose values stream gives back as much as it takes, in each step.
 _IDLE: Final = 256 << 20
 
 
@@ -45,6 +46,8 @@ class PageLocked:
     def __init__(self, stream: Stream) -> None:
         self.on = stream
         self.idle: dict[int, deque[int]] = {}
+        # The bytes of all blocks, in use or not.
+        self._nbytes = 0
 
     def array(self, nbytes: int) -> Array | None:
         """Return an array of bytes, or None where ordinary memory is as good or all there is."""
@@ -62,25 +65,29 @@ class PageLocked:
         return np.asarray(Block(address, size, idle))[:nbytes]
 
     def _made(self, size: int) -> int | None:
-        if sum(nbytes * len(idle) for nbytes, idle in list(self.idle.items())) > _IDLE:
+        waiting = sum(nbytes * len(idle) for nbytes, idle in list(self.idle.items()))
+        if waiting > max(_IDLE, self._nbytes - waiting):
             self.close()
         self.on.use()
         try:
-            return int(self.on.runtime.hostAlloc(size, _PORTABLE))
+            address = int(self.on.runtime.hostAlloc(size, _PORTABLE))
         except (RuntimeError, MemoryError):
             return None
+        self._nbytes += size
+        return address
 
     def close(self) -> None:
         """Return the blocks that wait to the system."""
         if sys.is_finalizing():
             return
-        for idle in list(self.idle.values()):
+        for size, idle in list(self.idle.items()):
             while idle:
                 try:
                     address = idle.pop()
                 except IndexError:
                     break
                 self.on.runtime.freeHost(address)
+                self._nbytes -= size
 
 
 def _rounded(nbytes: int) -> int:
