@@ -4,7 +4,8 @@
 
 A step runs on each member and on a router of them, in turns; the results are compared first. The
 ratio is the time on the better member by that on the router: above 1 the router is faster, and
-below 0.9 it fails. ``--orders`` measures the router of each order of the members. ``--computing``:
+below 0.9 it fails. ``--orders`` measures the router of each order of the members. ``--alone``: the
+members that are measured alone, where the others take too long to be better. ``--computing``:
 the members are the host's processor, so a process that may use one processor (``taskset -c 0``)
 counts its own time, which a loaded machine lengthens less.
 """
@@ -38,6 +39,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add = parser.add_argument
     add("models", metavar="MODELS", help="names from benchmarks/models, or all")
     add("--members", default="cpu,opencl", help="the router's members")
+    add("--alone", help="the members that run alone as well; all by default")
     add("--orders", action="store_true", help="routers of every order of the members")
     add("--mode", default="inference", help="some of inference,training,decoding, or all")
     add("--dtype", default="float32", help="some of float32,tf32,bfloat16")
@@ -50,7 +52,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--json", type=Path, metavar="FILE", help="write what was found and the setting")
     add("--append", action="store_true", help="keep what the file has of other steps")
     options = parser.parse_args(arguments)
-    for name in ("models", "mode", "dtype", "members"):
+    options.alone = options.members if options.alone is None else options.alone
+    for name in ("models", "mode", "dtype", "members", "alone"):
         setattr(options, name, [part for part in getattr(options, name).split(",") if part])
     return options
 
@@ -91,7 +94,7 @@ def measured(setting: Any, options: argparse.Namespace) -> dict[str, Any]:
     from programs import compared
     from programs.ours import Ours
 
-    members: list[str] = options.members
+    members, alone = options.members, options.alone
     orderings = [*itertools.permutations(members)] if options.orders else [tuple(members)]
     routers = ["router:" + ",".join(order) for order in orderings]
     first = Ours(setting, "numpy")
@@ -99,25 +102,25 @@ def measured(setting: Any, options: argparse.Namespace) -> dict[str, Any]:
     state = {name: x.numpy().copy() for name, x in first.module.state_dict().items()}
     if setting.mode == "decoding" and setting.model.begin is not None:
         setting.model.begin(setting.size, state)
-    steps = {name: Ours(setting, name, state) for name in (*members, *routers)}
+    steps = {name: Ours(setting, name, state) for name in (*alone, *routers)}
     results = {name: compared.results(step, setting) for name, step in steps.items()}
     found: dict[str, Any] = {"disagreements": {}, "parts": {}}
     for name, made in results.items():
-        pairs = zip(made, results[members[0]], strict=True)
+        pairs = zip(made, results[alone[0]], strict=True)
         error = max(compared.relative_error(a, b) for a, b in pairs)
         if not error <= compared.TOLERANCES[setting.dtype]:
-            found["disagreements"][name] = f"{error:.2g} from {members[0]}"
+            found["disagreements"][name] = f"{error:.2g} from {alone[0]}"
             print(f"DISAGREES: {name} is {found['disagreements'][name]}", flush=True)
     found["parts"] = {name: parts_of(steps[name]) for name in routers}
     found |= {"seconds": {}, "ratios": {}}
     for name in routers:
-        # Each beside the members alone: routers share their members' plans, and a plan keeps what
+        # Each beside members alone: routers share their members' plans, and a plan keeps what
         # it prepared of one model's weights.
-        sides = {side: steps[side] for side in (*members, name)}
+        sides = {side: steps[side] for side in (*alone, name)}
         seconds = compared.timed(sides, options.repeats, computing=options.computing)
         found["seconds"] = {**seconds, **found["seconds"]}
-        found["ratios"][name] = min(seconds[side] for side in members) / seconds[name]
-    print(shown(found, members), flush=True)
+        found["ratios"][name] = min(seconds[side] for side in alone) / seconds[name]
+    print(shown(found, alone), flush=True)
     return found
 
 

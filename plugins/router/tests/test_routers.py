@@ -6,6 +6,7 @@ import pickle
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import numpy as np
@@ -426,6 +427,29 @@ def test_a_trial_counts_nothing_and_survives_what_fails() -> None:
         1.0,
         1.0,
     )
+
+
+def test_a_trial_does_not_count_what_the_first_call_prepares() -> None:
+    """A device may compile in its first call, for longer than a slow member runs."""
+    device = routed(toy("one"), toy("two"))
+    backend: Any = device.backend
+    graph = calor.trace(lambda x: calor.tanh(x), calor.ones((3, 3)))
+    option = options.Option(1.0, graph, (0,), {})
+    calls = []
+
+    def prepares(option: Any) -> Any:
+        run = backend._compiled(option)
+
+        def call(inputs: Any) -> Any:
+            calls.append(inputs)
+            if len(calls) == 1:
+                sleep(0.6)
+            return run(inputs)
+
+        return call
+
+    assert options._seconds(backend, option, prepares) < 0.5
+    assert len(calls) >= 2
 
 
 def _broken() -> Any:

@@ -30,7 +30,7 @@ _GAIN: Final = 0.8
 # enough to matter and to be timed.
 _NEAR: Final = 6.0
 _LEAST_S: Final = 100e-6
-# The most bytes of the operands of a trial, and the seconds after which no sample follows.
+# The most bytes of the operands of a trial, and the seconds of samples after which none follows.
 _MOST_BYTES: Final = 256 << 20
 _LONG_S: Final = 0.5
 _SAMPLES: Final = 4
@@ -67,7 +67,7 @@ def chosen_option(backend: Any, graph: Graph, compiled: Callable[[Option], Any])
         return options[0]
     names = [name_of(member) for member in backend.members]
     digests = (_digest(option) for option in options)
-    figures = kept(("trial", *names, *digests), lambda: _tried(backend, options, compiled))
+    figures = kept(("calls", *names, *digests), lambda: _tried(backend, options, compiled))
     return min(zip(figures, options, strict=True), key=lambda one: one[0])[1]
 
 
@@ -123,13 +123,13 @@ def _seconds(backend: Any, option: Option, compiled: Callable[[Option], Any]) ->
         sizes = [known.nbytes for known in graph.output_specs]
         last = sizes.index(min(sizes))
         samples: list[float] = []
-        while len(samples) < 1 + _SAMPLES and sum(samples) < _LONG_S:
+        # The first call prepares: it may compile for longer than the others run.
+        while len(samples) < 2 or (len(samples) <= _SAMPLES and sum(samples[1:]) < _LONG_S):
             start = perf_counter()
             made = run(inputs)
             backend.download(0, made[last], graph.output_specs[last])
             samples.append(perf_counter() - start)
-        # The first call prepares, unless it is the only one.
-        return min(samples[1:] or samples)
+        return min(samples[1:])
     except CalorError:
         return inf
     finally:
