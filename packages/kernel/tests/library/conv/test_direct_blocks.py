@@ -150,6 +150,28 @@ def test_patches_by_cubes_of_one_unit(row, dtype):
     check(KernelBackend("lanes", lambda index: LanesDevice(ONE_UNIT)), op, row, dtype)
 
 
+# Windows that overlap along one or two axes, of few pixels for each channel.
+OVERLAPPING = [
+    ((2, 5, 9, 8), (33, 5, 3, 3), (2, 2), ((1, 1), (1, 0)), ONE, 1),
+    ((1, 6, 31), (9, 6, 6), (4,), ((1, 1),), (1,), 1),
+    ((1, 4, 12, 7), (24, 4, 2, 5), (2, 3), ((0, 0), (2, 2)), ONE, 1),
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("row", OVERLAPPING, ids=str)
+def test_few_overlapping_windows_are_folded_by_cubes_of_one_unit(row, dtype):
+    """Weights of each phase would be reordered; those that are kept are reordered once."""
+    op, info = "conv_input_gradient", replace(ONE_UNIT, features=frozenset())
+    request = request_of(op, row, getattr(dtypes, dtype), info)
+    (first, *_), (kept, *_) = (
+        LOWERINGS[op](one) for one in (request, replace(request, kept=frozenset((1,))))
+    )
+    assert first.way.name == "patches"
+    assert kept.way.name != "patches"
+    check(KernelBackend("lanes", lambda index: LanesDevice(info)), op, row, dtype)
+
+
 # Few groups of many channels.
 GROUPS = [
     ((3, 48, 9, 7), (32, 24, 3, 3), (2, 1), (ONE, ONE), ONE, 2),

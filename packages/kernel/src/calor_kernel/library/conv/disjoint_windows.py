@@ -31,6 +31,8 @@ _PHASES, _ROWS, _WINDOWS = 4, 16, 4
 # instructions than the few tiles of its phases; the elements of all patches up to which it is, and
 # the windows that see a pixel from which on. Pixels of a window from which most taps read padding.
 _DEPTH, _PATCHES, _SEEN, _SPARSE = 32, 1 << 22, 3, 4
+# Windows for each channel up to which sums are folded sooner than weights are reordered.
+_REORDERED = 4
 # Elements of a row of a window from which cubes of one unit copy patches.
 _ROW = 8
 # Filters of a group up to which small windows are computed in blocks.
@@ -114,9 +116,26 @@ def alone_refusal(one: Convolution, request: Request) -> str | None:
     if p.a.dtype.kind != "float":
         return "it is not of floating point"
     if any(axis.terms > axis.divide for axis in p.axes):
-        return "its windows overlap"
+        return _overlapping_refusal(one, request)
     few = prod(axis.divide for axis in p.axes) <= _PHASES
     return f"it has at most {_PHASES} stride phases" if few else None
+
+
+def _overlapping_refusal(one: Convolution, request: Request) -> str | None:
+    """Return why overlapping windows are not folded by cubes of one unit, None if they are.
+
+    Other ways reorder the weights of each phase, and a fold reads the sums of each tap: what is
+    folded has fewer windows than weights have rows that are read from far apart.
+    """
+    p = one.problem
+    if 1 in request.kept:
+        return "its weights are reordered once"
+    if all(axis.divide == 1 for axis in p.axes):
+        return "its windows overlap, and it has no stride"
+    windows = p.leads[0].size * prod(axis.size for axis in p.axes)
+    if windows > _REORDERED * p.depth.size:
+        return f"it has more than {_REORDERED} windows for each channel"
+    return None
 
 
 def row_patches_refusal(one: Convolution, request: Request) -> str | None:

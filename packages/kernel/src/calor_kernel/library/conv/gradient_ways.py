@@ -8,7 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from calor.dtypes import float32
 from calor_kernel.contract.ways import Way
+from calor_kernel.contract.work import Request
 from calor_kernel.library.conv.depthwise import depthwise_weights, depthwise_weights_refusal
 from calor_kernel.library.conv.direct_rows_launch import phases_refusal, phases_steps
 from calor_kernel.library.conv.disjoint_windows import alone_refusal, patches_works
@@ -16,6 +18,7 @@ from calor_kernel.library.conv.one_unit_rows import DIRECT, SMALL_WIDTH, WINDOWS
 from calor_kernel.library.conv.problem import Convolution
 from calor_kernel.library.conv.single_window import single_window_refusal, single_window_works
 from calor_kernel.library.conv.small_width_launch import (
+    small_width_refusal,
     small_width_steps,
     small_width_weight_refusal,
     small_width_weight_steps,
@@ -53,7 +56,20 @@ _WEIGHT_ROWS: Final[Way[Convolution]] = Way(
 _WEIGHT_PANELS: Final[Way[Convolution]] = Way(
     "weight panels", refused(weight_panels_refusal), made(weight_panels_steps)
 )
-_PATCHES: Final[Way[Convolution]] = Way("patches", alone_refusal, patches_works)
+
+
+def _folded_refusal(one: Convolution, request: Request) -> str | None:
+    """Return why an input gradient is no product of patches that are folded, None if it is."""
+    p = one.problem
+    overlap = any(axis.terms > axis.divide for axis in p.axes)
+    if overlap and p.a.dtype is float32 and one.info.has("masked_access"):
+        reason = refused(small_width_refusal)(one, request)
+        if reason is None:
+            return "tiles of narrow images add overlapping windows in registers"
+    return alone_refusal(one, request)
+
+
+_PATCHES: Final[Way[Convolution]] = Way("patches", _folded_refusal, patches_works)
 _SINGLE_WINDOW: Final[Way[Convolution]] = Way(
     "single window", single_window_refusal, single_window_works
 )
