@@ -265,25 +265,29 @@ def test_channels_that_fill_vectors_read_an_element_once(outputs, taps, register
 NARROW = ((8, 40, 6, 6), (48, 40, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1)
 
 WIDE = ((2, 20, 9, 40), (26, 20, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1)
+THIN = ((2, 2, 9, 40), (26, 2, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1)
 DEPTHWISE = ((2, 5, 11, 37), (10, 1, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 5)
 
 
-PANELS = {
+WINDOW = {
     "single window": "it has several windows, or one that is not the whole image",
-    "weight panels": "the device reads selected lanes as fast as packed ones",
 }
+NARROWER = {"weight panels": "tiles of narrow images read them in place"}
+GROUPED = {"weight panels": "a group has fewer than 8 output channels, or weights of a channel"}
+SEEN = {"weight panels": "rows in place suit fewer than 48 weights of a channel"}
 PLANES = {"small width": "its images are no planes, or their rows are longer than a vector"}
 
 
 @pytest.mark.parametrize(
     ("row", "way", "dropped"),
     [
-        (NARROW, "small width", PANELS),
-        (DEPTHWISE, "depthwise", PANELS | PLANES | {"single window": "it has groups"}),
+        (NARROW, "small width", WINDOW | NARROWER),
+        (DEPTHWISE, "depthwise", GROUPED | PLANES | {"single window": "it has groups"}),
+        (WIDE, "weight panels", WINDOW | PLANES),
         (
-            WIDE,
+            THIN,
             "weight rows",
-            {**PANELS, **PLANES, "depthwise": "a group has several input channels"},
+            {**WINDOW, **SEEN, **PLANES, "depthwise": "a group has several input channels"},
         ),
     ],
 )

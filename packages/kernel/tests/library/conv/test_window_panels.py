@@ -80,6 +80,33 @@ def test_convolutions(backends, row, reordered, name):
     check(backends[name], "conv", row, name, reordered)
 
 
+MASKED = replace(
+    FLOATS, features=ONE_UNIT.features, vector_bytes=64, caches=(32 << 10, 64 << 10),
+    native={"vector_registers": 32},
+)  # fmt: skip
+# Convolutions where selected lanes are as fast as all: many rows of one tap, of few terms, of few
+# windows, few rows of several taps, many whose weights do and do not stay near, narrow images.
+IN_PLACE = [
+    ((2, 128, 9, 9), (26, 128, 1, 1), "windows"),
+    ((2, 120, 9, 9), (26, 120, 1, 1), "rows"),
+    ((1, 128, 9, 9), (26, 128, 1, 1), "rows"),
+    ((2, 4, 9, 19), (63, 4, 3, 3), "rows"),
+    ((2, 4, 9, 19), (65, 4, 3, 3), "windows"),
+    ((2, 4, 9, 19), (64, 4, 3, 3), "channel vectors"),
+    ((2, 20, 9, 19), (64, 20, 3, 3), "windows"),
+    ((9, 8, 5, 7), (64, 8, 3, 3), "small width"),
+]
+
+
+@pytest.mark.parametrize(("x", "w", "way"), IN_PLACE)
+def test_float32_is_packed_where_reading_in_place_is_slower(x, w, way):
+    pad = (w[-1] // 2,) * 2
+    row = (x, w, (1, 1), (pad, pad), (1, 1), 1)
+    assert first("conv", row, MASKED, float32)[0] == way
+    if way == "windows":
+        check(backend_of(MASKED), "conv", row, "float32")
+
+
 # Rows of pixels that are shorter than a vector and longer than a panel, several images, groups,
 # strides of two and three, more channels than a panel, one tap, volumes.
 COLUMNS = [

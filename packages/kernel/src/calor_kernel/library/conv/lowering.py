@@ -59,7 +59,7 @@ from calor_kernel.library.gemm.epilogue import Tail
 # Images up to this many pixels waste less in tiles across channels if weights are packed.
 _SMALL = 256
 # From this many pixels of all images on, packing weights costs less than pixels on padding.
-_MANY = 256
+_MANY = 128
 # Operations of convolutions, and of weight gradients, up to which units that multiply float32 alone
 # end before the copies that matrix instructions for TF32 need.
 _FEW = {False: 2 * 10**7, True: 6 * 10**7}

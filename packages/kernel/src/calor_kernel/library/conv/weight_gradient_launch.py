@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from math import gcd, prod
 from typing import Final
 
-from calor.dtypes import bfloat16, int64
+from calor.dtypes import bfloat16, float32, int64
 from calor_kernel.contract.choices import greatest, least
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
@@ -18,6 +18,7 @@ from calor_kernel.library.conv.padded_images import padded
 from calor_kernel.library.conv.padded_rows import effort, lines_copied, pad, three
 from calor_kernel.library.conv.problem import Axis, Correlation
 from calor_kernel.library.conv.row_axes import AxisNumbers
+from calor_kernel.library.conv.small_width_launch import small_width_weight_refusal
 from calor_kernel.library.conv.weight_gradient_panels import (
     ROOM,
     Pixels,
@@ -41,6 +42,8 @@ from calor_kernel.library.steps import Steps
 
 # Channels of the result, and weights of each, from which packing pays.
 _FEWEST: Final = 8
+# Weights of a channel from which packing pays where rows are also read in place.
+_SEEN: Final = 48
 # Pairs of pixels of a pass, whose panel stays in the second-level cache.
 _PAIRS: Final = 512
 
@@ -57,6 +60,11 @@ def weight_panels_refusal(problem: Correlation, info: DeviceInfo) -> str | None:
     forward = forward_of(problem)
     if min(forward.leads[2].size, forward.terms) < _FEWEST:
         return f"a group has fewer than {_FEWEST} output channels, or weights of a channel"
+    if dtype is float32 and info.has("masked_access"):
+        if small_width_weight_refusal(forward, info) is None:
+            return "tiles of narrow images read them in place"
+        if forward.terms < _SEEN:
+            return f"rows in place suit fewer than {_SEEN} weights of a channel"
     return None
 
 

@@ -36,6 +36,8 @@ def columns_refusal(problem: Correlation, info: DeviceInfo) -> str | None:
     """Return why products of few packed windows do not suit a convolution, or None."""
     if problem.a.dtype is not float32:
         return "its dtype is not float32"
+    if info.has("masked_access"):
+        return "packed windows, or images in place, are read as fast by other ways"
     reason = windows_refusal(problem, info)
     if reason is not None:
         return reason

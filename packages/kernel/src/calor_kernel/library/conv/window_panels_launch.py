@@ -14,11 +14,13 @@ from calor_kernel.contract.movement import coalesced
 from calor_kernel.contract.work import Input, Scratch, View
 from calor_kernel.language.tiles import TILE, terms
 from calor_kernel.library.conv.blueprints import fma_tile, pair_tile
+from calor_kernel.library.conv.direct_channel_vectors import channel_vectors_refusal
 from calor_kernel.library.conv.direct_rows_launch import merge_phases, of_phases
 from calor_kernel.library.conv.padded_images import Images, padded
 from calor_kernel.library.conv.padded_rows import Placement, adjacent, effort, three
 from calor_kernel.library.conv.phase_planes import PlaneAxis, pad_planes
 from calor_kernel.library.conv.problem import Axis, Correlation, undivided
+from calor_kernel.library.conv.small_width_launch import small_width_refusal
 from calor_kernel.library.conv.split_sums import ending
 from calor_kernel.library.conv.window_packing import PAIR, Packing, Windows, window_offsets
 from calor_kernel.library.conv.window_panels import multiply_windows
@@ -32,6 +34,9 @@ from calor_kernel.library.steps import Steps
 _ROWS, _TERMS = 8, 16
 # Rows of weights from which packing float32 pays for windows of one tap.
 _POINTWISE = 24
+# Where images are also read in place: the windows, the rows of weights of several taps, and the
+# terms of one tap, from which packing pays.
+_WINDOWS, _AMORTIZED, _DEEP = 128, 64, 128
 # Pairs of terms of a panel that stay in the first-level cache.
 _DEPTH = 128
 # Panels of a cube whose weights do not fit the second-level cache, and its rows of weights.
@@ -45,14 +50,10 @@ TILE_RATE = 8
 def packing_refusal(dtype: DType, info: DeviceInfo) -> str | None:
     """Return why a device multiplies what is read in place, None if it packs operands first.
 
-    Dot products take pairs of terms. Where selected lanes of a vector are loaded slower than all,
-    reads of padding in place are slow.
+    Dot products take pairs of terms, which are seldom adjacent.
     """
-    if dtype is not float32:
-        dots = dtype is bfloat16 and info.has("dot_bfloat16")
-        return None if dots else "the device has no dot products of its dtype"
-    masked = info.has("masked_access")
-    return "the device reads selected lanes as fast as packed ones" if masked else None
+    dots = dtype is bfloat16 and info.has("dot_bfloat16")
+    return None if dtype is float32 or dots else "the device has no dot products of its dtype"
 
 
 def near_floats(info: DeviceInfo) -> int:
@@ -80,7 +81,34 @@ def windows_refusal(problem: Correlation, info: DeviceInfo) -> str | None:
         return "its images have one pixel"
     if problem.leads[0].size * prod(axis.count for axis in problem.axes) < lanes * divided:
         return f"its images have fewer than {lanes} pixels"
-    return None
+    return _in_place(problem, info)
+
+
+def _in_place(problem: Correlation, info: DeviceInfo) -> str | None:
+    """Return which way reads images in place as fast as packed ones, None if none does.
+
+    Each needs selected lanes of a vector as fast as all, for reads of padding. Vectors of output
+    channels read all their weights at each pixel, so these stay in a near cache; windows of one tap
+    would read a line of memory for each channel.
+    """
+    if problem.a.dtype is not float32 or not info.has("masked_access"):
+        return None
+    if small_width_refusal(problem, info) is None:
+        return "tiles of narrow images read them in place"
+    rows, taps = problem.leads[2].size, prod(axis.terms for axis in problem.axes)
+    if problem.leads[0].size * prod(axis.count for axis in problem.axes) < _WINDOWS:
+        return f"it has fewer than {_WINDOWS} windows, which fill few panels"
+    dense = all(axis.divide == axis.result == 1 for axis in problem.axes)
+    if dense and taps > 1 and rows < _AMORTIZED:
+        return f"it has fewer than {_AMORTIZED} rows of weights for what is packed at each tap"
+    if dense and taps == 1 and problem.depth.size < _DEEP:
+        return f"windows of one tap have fewer than {_DEEP} terms"
+    near = (info.caches[-1] if info.caches else 256 << 10) // 4
+    across = taps > 1 and rows % (info.vector_bytes // 4) == 0
+    if not across or rows * problem.terms * float32.itemsize > near:
+        return None
+    reason = channel_vectors_refusal(problem, info)
+    return "vectors of output channels read images in place" if reason is None else None
 
 
 def windows_steps(
@@ -223,7 +251,8 @@ def packed_windows(
 def _by_tiles(problem: Correlation, info: DeviceInfo) -> bool:
     """Return whether tile registers compute a problem sooner than dot instructions."""
     rows, count = problem.leads[2].size, problem.terms
-    if not info.has("tile_bfloat16") or rows < TILE or count == 0:
+    tiled = problem.a.dtype is bfloat16 and info.has("tile_bfloat16")
+    if not tiled or rows < TILE or count == 0:
         return False
     step = terms(bfloat16)
     whole = -(-rows // TILE) * TILE * -(-count // step) * step
