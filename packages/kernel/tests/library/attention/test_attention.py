@@ -10,7 +10,9 @@ from calor.graph.graph import Builder
 from calor.ops.base import table
 from calor.specs import spec
 from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
+from calor_kernel.contract.work import LOWERINGS, Request, View
 from calor_kernel.library.attention import cpu_launch, simt_launch
+from calor_kernel.planning.lowering import load_families
 from calor_kernel.runtime.backend import KernelBackend
 
 from . import reference
@@ -64,8 +66,30 @@ ROWS = [
     Row(0, 2, 1, 4, 4, 3, 3),
     Row(2, 2, 2, 3, 5, 4, 2, scale=-0.7),
     Row(2, 2, 2, 3, 5, 4, 2, scale=100.0),
+    # Few queries: of one key head each and of several, with all, transposed, and causal rows.
+    Row(2, 4, 2, 1, 37, 9, 20),
+    Row(1, 2, 2, 2, 150, 20, 9, mask=(1, 2, 2, 150), bias=(1, 2, 1, 150)),
+    Row(2, 2, 2, 3, 19, 12, 5, order=(0, 2, 1, 3)),
+    Row(1, 2, 2, 2, 19, 12, 5, order=(0, 1, 3, 2)),
+    Row(1, 2, 2, 5, 19, 4, 4, causal=True),
 ]
 BIASED = [row for row in ROWS if row.bias]
+
+
+@pytest.mark.parametrize(("queries", "packed"), [(5, 0), (6, 2)])
+def test_gradients_of_few_queries_read_keys_and_values_in_place(queries, packed):
+    load_families()
+    query, key = (1, 4, queries, 8), (1, 2, 40, 8)
+    shapes = query, (1, 4, queries), (1, 4, queries), query, key, key
+    request = Request(
+        "attention_gradient",
+        {"causal": False, "scale": 1.0},
+        tuple(View.dense(spec(shape, float32)) for shape in shapes),
+        tuple(spec(shape, float32) for shape in (query, key, key)),
+        ONE_UNIT,
+    )
+    work, *_ = LOWERINGS["attention_gradient"](request)
+    assert [launch.label for launch in work.launches].count("matmul pack") == packed
 
 
 def operands(row, dtype):

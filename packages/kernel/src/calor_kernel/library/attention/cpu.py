@@ -39,6 +39,7 @@ from calor_kernel.library.attention.operands import (
     key_rows,
     query_rows,
     upstream_rows,
+    value_rows,
 )
 from calor_kernel.library.attention.problem import dropped
 from calor_kernel.library.math import exp, log
@@ -256,11 +257,15 @@ def gradient_cpu(
     tiles: Tiles,
     form: ScoreForm,
     layout: tuple[bool, bool],
+    few: bool = False,
+    once: bool = False,
 ) -> None:
     """Compute gradients of ``split`` keys from x on, of key head y of batch z.
 
     ``key_panels`` and ``value_panels`` are transposed, ``key_columns`` are not; as in
-    ``attend_cpu``. ``for_query`` has a piece of ``split_step`` elements for each x.
+    ``attend_cpu``. ``for_query`` has a piece of ``split_step`` elements for each x. ``few``: with
+    few queries keys and values are read in place, and there are no panels. ``once``: all queries
+    of a key are in one block, so that its gradients are written as they are computed.
     """
     dtype, rows, lanes = up.total.dtype, tiles.rows, tiles.lanes
     feature_room, value_room = tiles.feature_room, tiles.value_room
@@ -277,11 +282,13 @@ def gradient_cpu(
     queries = kl.private(tiles.query_room * feature_room, dtype, align=64)
     upward = kl.private(tiles.query_room * value_room, dtype, align=64)
     weights, inner = (scores_of(tiles, tiles.query_room, dtype) for _ in range(2))
-    key_sums = kl.private((tiles.key_room + lanes) * feature_room, dtype, align=64)
-    value_sums = kl.private((tiles.key_room + lanes) * value_room, dtype, align=64)
+    keys, values = key_rows(g, n, key_head), value_rows(g, n, key_head, value_width)
+    kept = 0 if once else tiles.key_room + lanes
+    key_sums = kl.private(max(kept * feature_room, 1), dtype, align=64)
+    value_sums = kl.private(max(kept * value_room, 1), dtype, align=64)
     for begin in kl.loop_range(start, stop, block_keys):
         count = kl.min(stop - begin, block_keys)
-        for sums, room in ((key_sums, feature_room), (value_sums, value_room)):
+        for sums, room in () if once else ((key_sums, feature_room), (value_sums, value_room)):
             # Zeros, up to whole vectors of keys.
             for i in kl.loop_range(0, (count + lanes - 1) // lanes * lanes * room, lanes):
                 sums.store(i, kl.constant(0, dtype, lanes))
@@ -302,12 +309,16 @@ def gradient_cpu(
                     reach = kl.min(count, base + row + rows - begin) if form.causal else count
                     if reach > 0:
                         mine, slopes = weights.at(row), inner.at(row)
-                        at = keys_at + begin * g.features
-                        part, width = key_panels.at(at), g.features
-                        score(mine, tile, feature_room, part, width, reach, tiles.vectors)
-                        at = values_at + begin * value_width
-                        part, width = value_panels.at(at), value_width
-                        score(slopes, above, value_room, part, width, reach, tiles.vectors)
+                        if few:
+                            score_rows(mine, tile, feature_room, keys, begin, reach)
+                            score_rows(slopes, above, value_room, values, begin, reach)
+                        else:
+                            at = keys_at + begin * g.features
+                            part, width = key_panels.at(at), g.features
+                            score(mine, tile, feature_room, part, width, reach, tiles.vectors)
+                            at = values_at + begin * value_width
+                            part, width = value_panels.at(at), value_width
+                            score(slopes, above, value_room, part, width, reach, tiles.vectors)
                         seen = VisibleKeys(g, form, n, head, places, begin, reach)
                         weigh(mine, slopes, seen, up, row_at)
                         for panel in kl.loop_range(0, g.features, span):
@@ -319,14 +330,22 @@ def gradient_cpu(
                                     to = for_query.at(at + (row_at + places[r]) * g.features)
                                     made = [acc[r, v] for v in range(high)]
                                     add_row(to, made, panel, g.features, g.scale, begin > start)
-                block = (base, begin, height, count), form.causal
-                gather(value_sums, value_room, value_width, deep, weights, upward, *block)
-                gather(key_sums, feature_room, g.features, high, inner, queries, *block)
+                if once:
+                    row, shape = head_number * g.keys + begin, (height, count)
+                    to = for_value.at(row * value_width)
+                    write_keys(to, value_width, deep, weights, upward, value_room, shape)
+                    to = for_key.at(row * g.features)
+                    write_keys(to, g.features, high, inner, queries, feature_room, shape)
+                else:
+                    block = (base, begin, height, count), form.causal
+                    gather(value_sums, value_room, value_width, deep, weights, upward, *block)
+                    gather(key_sums, feature_room, g.features, high, inner, queries, *block)
         row = head_number * g.keys + begin
-        for target, sums, room, width in (
+        results = (
             (for_key, key_sums, feature_room, g.features),
             (for_value, value_sums, value_room, value_width),
-        ):
+        )
+        for target, sums, room, width in () if once else results:
             for i in kl.loop_range(count):
                 for p in kl.loop_range(0, width, lanes):
                     value = sums.load(i * room + p, lanes).to(target.dtype)
@@ -399,6 +418,31 @@ def gather(
                 for r in range(down):
                     for v in range(vectors):
                         sums.store((key + r) * room + column + v * lanes, acc[r, v])
+
+
+@kl.helper
+def write_keys(
+    target: kl.Pointer, width: kl.Number, vectors: int, left: Scores, right: kl.Pointer, room: int,
+    shape: tuple[kl.Number, kl.Number],
+) -> None:  # fmt: skip
+    """Write the products of all queries with each key of a block, by weights or gradients.
+
+    ``shape``: the numbers of queries and keys.
+    """
+    (height, count), lanes = shape, left.lanes
+    down = kl.min(_DOWN, lanes)
+    for key in kl.loop_range(0, count, down):
+        for column in kl.loop_range(0, width, vectors * lanes):
+            acc = kl.registers((down, vectors), left.memory.dtype, lanes)
+            starts = [key + r for r in range(down)]
+            by_key = Left(left.memory, starts, left.unroll, left.stride)
+            multiply(acc, by_key, right, column, room, height)
+            for r in range(down):
+                if key + r < count:
+                    to = target.at((key + r) * width)
+                    for v in range(vectors):
+                        made = acc[r, v].to(target.dtype)
+                        store_part(to, column + v * lanes, made, width)
 
 
 @kl.kernel

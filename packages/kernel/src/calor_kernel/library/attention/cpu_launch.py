@@ -264,7 +264,9 @@ def gradients_by_tiles(problem: Attention, b: Tiles, request: Request) -> Iterat
     p = problem
     share = gradient_shares(p, b, request.info)
     packed = Packed(p)
-    key_panels, value_panels = packed.panels(b)
+    few = p.queries <= _FEW and all(contiguous(p)[1:])
+    once = p.group == 1 and not p.causal and p.queries <= share.queries
+    key_panels, value_panels = (p.key.bound, p.value.bound) if few else packed.panels(b)
     rows = packed.rows(p.key, p.features, b.feature_vectors, b.lanes)
     splits = -(-p.keys // share.split)
     count = p.rows * p.features
@@ -294,6 +296,8 @@ def gradients_by_tiles(problem: Attention, b: Tiles, request: Request) -> Iterat
             tiles=b,
             form=form_of(p),
             layout=rows.layout,
+            few=few,
+            once=once,
         )
     if not alone:
         add_query_parts(p, b, packed, for_query, splits, share.split)
