@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from calor.dtypes import bfloat16
+from calor.dtypes import bfloat16, float32
 from calor.specs import spec
-from calor_interpreter.device import LanesDevice
+from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.contract.work import View
 from calor_kernel.library.attention.lowering import bias_gradient
 from calor_kernel.runtime.backend import KernelBackend
@@ -56,3 +56,29 @@ def test_named_instructions(instruction):
 @pytest.mark.parametrize("bias", [(1, 2, 1, 35), (1, 2, 33, 1)], ids=str)
 def test_elements_that_rows_share_are_for_units(bias):
     assert "bias_gradient_mma" not in launches(Row(9, 2, 2, 33, 35, 32, 32, bias=bias))
+
+
+# A device without matrix instructions, whose cores a tile of each head does not fill.
+UNITS = replace(MANY_UNITS, cores=40)
+SHARED = [
+    Row(9, 2, 2, 9, 18, 4, 4, bias=(1, 2, 9, 18)),
+    Row(9, 2, 1, 9, 18, 5, 7, bias=(1, 2, 1, 18), mask=(9, 1, 9, 1)),
+    Row(13, 2, 1, 9, 18, 4, 4, bias=(1, 1, 9, 1), causal=True),
+]
+
+
+@pytest.mark.parametrize("info", [UNITS, replace(ONE_UNIT, cores=40)], ids=["units", "one unit"])
+@pytest.mark.parametrize("row", SHARED, ids=str)
+def test_cubes_of_units_share_batches_where_tiles_are_few(row, info):
+    assert launches(row, info, float32)[-2:] == [
+        "bias_gradient_simt" if info is UNITS else "bias_gradient_cpu",
+        "sum_parts",
+    ]
+    check_backward(KernelBackend("lanes", lambda index: LanesDevice(info)), row, "float32", OP)
+
+
+@pytest.mark.parametrize("widths", [(100, 100), (50, 20), (25, 37)], ids=str)
+def test_rows_of_narrow_copies(widths):
+    row = Row(9, 2, 2, 33, 35, *widths, bias=(1, 2, 33, 35))
+    assert launches(row, MANY) == ["bias_gradient_mma", "join_parts"]
+    check_backward(KernelBackend("lanes", lambda index: LanesDevice(MANY)), row, "bfloat16", OP)

@@ -37,6 +37,11 @@ ROWS = [
     Row(2, 2, 2, 33, 33, 24, 16, bias=(1, 2, 1, 33), mask=(1, 1, 33, 1), causal=True),
     Row(1, 1, 1, 17, 40, 16, 16, scale=-0.7),
     Row(1, 1, 1, 17, 40, 16, 16, causal=True, scale=0.0),
+    # Rows of narrow copies, of several widths.
+    Row(2, 2, 1, 33, 70, 100, 100),
+    Row(1, 2, 2, 40, 33, 50, 20, order=(0, 2, 1, 3)),
+    Row(1, 2, 1, 33, 40, 25, 37, causal=True, scale=0.1),
+    Row(1, 1, 1, 33, 20, 132, 250, scale=0.05),
 ]
 
 
@@ -217,7 +222,7 @@ def test_strided_rows_are_copied(backend, row, dtype):
 REFUSED = {
     "float64": (ROWS[0], float64, INFO, "operands are float64"),
     "precision": (ROWS[0], float32, INFO, "factors of float32 must not be rounded"),
-    "no whole accesses": (Row(1, 1, 1, 16, 16, 12, 8), bfloat16, INFO, "rows are not 1 to 32"),
+    "wide rows": (Row(1, 1, 1, 16, 16, 300, 8), bfloat16, INFO, "rows are not of 1 to 256"),
     "few rows": (Row(1, 1, 1, 63, 15, 8, 8), bfloat16, INFO, "less than 16 queries or keys"),
     "planes": (ROWS[0], bfloat16, replace(MANY_UNITS, cores=1), "no suitable matrix instruction"),
     "no instruction": (

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from calor.dtypes import DType
 from calor_kernel import language as kl
+from calor_kernel.contract.choices import choice
 from calor_kernel.contract.launching import Bound, Effort, Grid
 from calor_kernel.contract.work import Output, Request
 from calor_kernel.language.kernel import KernelFunction
@@ -39,13 +40,18 @@ from calor_kernel.library.attention.simt_cube import SimtPlan, cube_of
 from calor_kernel.library.steps import Steps
 
 N = TypeVar("N")
+# Cubes of a core that shares of the batches fill, the least batches of a share, and most shares.
+_CUBES: Final = 2
+_LEAST: Final = 4
+_MOST: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
 class BiasShape(Generic[N]):
     """The batch of the scores, and the shape of the parts of the bias.
 
-    ``parts`` has a matrix of ``height`` by ``width`` for each batch and head of the bias.
+    ``parts`` has a matrix of ``height`` by ``width`` for each batch and head of the bias, and as
+    many for each of ``shares`` of the batches, which cubes of their own add; None for one share.
     """
 
     batch: kl.SizeOf[N]
@@ -53,6 +59,18 @@ class BiasShape(Generic[N]):
     own_heads: kl.SizeOf[N]
     height: kl.SizeOf[N]
     width: kl.SizeOf[N]
+    shares: kl.SizeOf[N] | None = None
+
+
+@choice(low=1)
+def shares_of(tiles: int, batches: int, cores: int) -> int:
+    """Return the shares of the batches of tiles that leave cores idle.
+
+    >>> shares_of(54, 64, 132), shares_of(54, 6, 132), shares_of(300, 64, 132)
+    (5, 1, 1)
+    """
+    most = min(-(-_CUBES * cores // max(tiles, 1)), batches // _LEAST, _MOST)
+    return max(1, most) if tiles < _CUBES * cores else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +85,15 @@ class BiasParts:
     def summed(self) -> tuple[bool, bool]:
         """Whether all queries share a row of the bias, and all keys a column."""
         return self.shape[2] != self.problem.queries, self.shape[3] != self.problem.keys
+
+    def shares(self, tiles: int, cores: int) -> int:
+        """Return how many cubes share the batches of each of so many tiles."""
+        return shares_of(tiles, self.problem.batch, cores) if self.shape[0] == 1 else 1
+
+    def parts(self, height: int, width: int, shares: int) -> BiasShape[int]:
+        """Return the shape of parts of ``height`` by ``width`` for each share of the batches."""
+        batch, own = self.problem.batch, self.shape[:2]
+        return BiasShape(batch, *own, height, width, shares if shares > 1 else None)
 
     def add(
         self,
@@ -87,17 +114,18 @@ class BiasParts:
         sum_rows, sum_keys = self.summed
         height, width = down if sum_rows else p.queries, across if sum_keys else p.keys
         result = Bound(Output(0), self.dtype)
-        whole = (height, width) == self.shape[2:]
-        added = matrices * height * width
+        shares = self.shares(down * across * matrices, request.info.cores)
+        whole = (height, width) == self.shape[2:] and shares == 1
+        added = shares * matrices * height * width
         parts = result if whole else steps.room(added, p.accumulate)
         flops = 2 * p.pairs * (p.features + p.values)
         steps.add(
             kernel,
-            replace(grid, cubes=(down, across, matrices)),
+            replace(grid, cubes=(down, across, matrices * shares)),
             Effort(f"attention bias gradient {tile}", flops, least_bytes(p)),
             up=upstream_of(request),
             parts=parts,
-            shape=BiasShape(p.batch, self.shape[0], self.shape[1], height, width),
+            shape=self.parts(height, width, shares),
             value_width=p.values,
             g=operands_of(p),
             summed=self.summed,
@@ -112,6 +140,7 @@ class BiasParts:
                 parts=parts,
                 target=result,
                 count=count,
+                shares=shares,
                 height=height,
                 width=width,
                 own_height=self.shape[2],
@@ -124,16 +153,27 @@ Span = tuple[kl.Number, kl.Number]
 
 
 def share_of(
-    number: kl.Number, shape: BiasShape[kl.Number], heads: kl.Number
+    position: kl.Number, shape: BiasShape[kl.Number], heads: kl.Number
 ) -> tuple[Span, Span, kl.Number]:
-    """Return the batches and heads that share a matrix of the bias, and where its part begins."""
+    """Return the batches and heads that share a matrix of the bias, and where its part begins.
+
+    ``position``: the number of the matrix, after those of the shares before.
+    """
+    number, share = position, None
+    if shape.shares is not None:
+        matrices = shape.own_batch * shape.own_heads
+        share = position // matrices
+        number = position - share * matrices
     n, head = number // shape.own_heads, number % shape.own_heads
 
     def span(own: kl.Number, count: kl.Number, place: kl.Number) -> Span:
         return kl.select(own == count, place, 0), kl.select(own == count, place + 1, count)
 
     batches, members = span(shape.own_batch, shape.batch, n), span(shape.own_heads, heads, head)
-    return batches, members, number * shape.height * shape.width
+    if share is not None and shape.shares is not None:
+        each = (shape.batch + shape.shares - 1) // shape.shares
+        batches = share * each, kl.min(shape.batch, (share + 1) * each)
+    return batches, members, position * shape.height * shape.width
 
 
 @kl.kernel
@@ -282,6 +322,7 @@ def sum_parts(
     parts: kl.In,
     target: kl.Out,
     count: kl.Size,
+    shares: kl.Size,
     height: kl.Size,
     width: kl.Size,
     own_height: kl.Size,
@@ -289,7 +330,7 @@ def sum_parts(
     *,
     accumulate: DType,
 ) -> None:
-    """Sum the parts of each element of the bias, one element a unit."""
+    """Sum the parts of each element of the bias, in all shares, one element a unit."""
     i = kl.absolute_position()
     if i < count:
         column, rest = i % own_width, i // own_width
@@ -297,7 +338,10 @@ def sum_parts(
         value = kl.constant(0, accumulate)
         stop_row = kl.select(own_height == height, row + 1, height)
         stop_column = kl.select(own_width == width, column + 1, width)
-        for r in kl.loop_range(row, stop_row):
-            for c in kl.loop_range(column, stop_column):
-                value = value + parts[(matrix * height + r) * width + c]
+        matrices = count // (own_height * own_width)
+        for share in kl.loop_range(shares):
+            place = (share * matrices + matrix) * height
+            for r in kl.loop_range(row, stop_row):
+                for c in kl.loop_range(column, stop_column):
+                    value = value + parts[(place + r) * width + c]
         target[i] = value.to(target.dtype)

@@ -36,7 +36,6 @@ def bias_gradient_mma(
     up: Upstream[kl.Pointer],
     parts: kl.Out,
     shape: BiasShape[kl.Number],
-    shares: kl.Size | None,
     value_width: kl.Size,
     g: KernelOperands,
     *,
@@ -46,17 +45,9 @@ def bias_gradient_mma(
 ) -> None:
     """Compute a tile of queries from x and keys from y, of a share of the batches of matrix z.
 
-    ``shares``: how many cubes share the batches of a tile; each writes sums of its own. With one of
-    ``stages`` there is one step.
+    With one of ``stages`` there is one step.
     """
-    position = kl.cube_position(2)
-    batches, heads, part_at = share_of(position, shape, g.heads)
-    if shares is not None:
-        matrices = shape.own_batch * shape.own_heads
-        share = position // matrices
-        _, heads, _ = share_of(position - share * matrices, shape, g.heads)
-        each = (shape.batch + shares - 1) // shares
-        batches = share * each, kl.min(shape.batch, (share + 1) * each)
+    batches, heads, part_at = share_of(kl.cube_position(2), shape, g.heads)
     first, begin = kl.cube_position(0) * plan.rows, kl.cube_position(1) * plan.block
     members = heads[1] - heads[0]
     steps = kl.max(batches[1] - batches[0], 0) * members

@@ -153,14 +153,16 @@ def mma_refusal(problem: Attention, request: Request) -> str | None:
         return "factors of float32 must not be rounded"
     if not _named(p, info) and (not loads_together(info) or p.dtype is float32):
         return "the device has no suitable matrix instruction"
-    access = p.access
     widest = max(TILES[_named(p, info).rpartition("_")[0] or "planes"]["forward"])
-    if any(not 0 < n <= widest or n % access for n in (p.features, p.values)):
-        return f"rows are not 1 to {widest // access} accesses of {access} elements"
+    if any(not 0 < n <= widest for n in (p.features, p.values)):
+        return f"rows are not of 1 to {widest} elements"
     fewest, most = least(p.queries, p.keys), greatest(p.queries, p.keys)
     if fewest < (1 if most >= _FILLED else _LEAST):
         return f"there are less than {_LEAST} queries or keys"
-    starts = [n for o in (p.query, p.key, p.value) for n in (*o.strides[:3], o.offset)]
+    access, starts = (
+        p.access,
+        [n for o in (p.query, p.key, p.value) for n in (*o.strides[:3], o.offset)],
+    )
     if any(n % access for n in (request.inputs[0].offset, *starts)):
         return "rows do not begin at whole accesses"
     if any(operand.strides[3] != 1 for operand in (p.query, p.key, p.value)):
@@ -223,7 +225,8 @@ def _forward(problem: Attention, plan: MmaPlan, request: Request) -> Work:
 def gradients_by_mma(problem: Attention, request: Request) -> Iterator[Work]:
     """Yield the works of the gradients of query, key and value, the likeliest first."""
     request = folded(problem, request)
-    p, up = attention_of(request, problem.query.number), upstream_of(request, 16)
+    p = attention_of(request, problem.query.number)
+    up = upstream_of(request, p.access * p.dtype.itemsize)
     results = [Bound(Output(i), p.dtype, 16) for i in range(3)]
     query_plans = plans_of(p, "query", (p.queries, p.heads), request)
     key_plans = plans_of(p, "key", (p.keys, p.key_heads), request)
@@ -326,7 +329,7 @@ def _plan(problem: Attention, made: _Tiles, grouped: bool = False, named: str = 
     rooms = [room for room in _ROOMS if room >= least]
     features, values = (next(room for room in rooms if n <= room) for n in (p.features, p.values))
     planes, high, block, held = made
-    return MmaPlan(p.dtype, planes, high, block, features, values, held, grouped, named)
+    return MmaPlan(p.dtype, planes, high, block, features, values, held, grouped, named, p.access)
 
 
 def plans_of(

@@ -39,7 +39,8 @@ class MmaPlan:
     A step has ``block`` rows of the other operand. ``features`` and ``values`` are the room of a
     row in shared memory, powers of two. ``held``: whether the rows of a plane stay in registers.
     ``grouped``: whether a warp group of four planes computes asynchronously; rooms are whole lines
-    then. ``instruction``: the name of the shape, if it is not the default one.
+    then. ``instruction``: the name of the shape, if it is not the default one. ``copied``: the
+    elements of a copy from memory; rows are whole copies.
     """
 
     dtype: DType
@@ -51,11 +52,7 @@ class MmaPlan:
     held: bool = False
     grouped: bool = False
     instruction: str = ""
-
-    @property
-    def access(self) -> int:
-        """The number of elements of an access."""
-        return self.panel(1, self.features).access
+    copied: int = 1
 
     @property
     def units(self) -> int:

@@ -60,15 +60,17 @@ def take_rows(
 ) -> None:
     """Start copying ``size`` rows from ``first`` on to a tile, with 0 beyond the last row."""
     to = plan.panel(size, room).at()
-    across = room // plan.access
+    across = min(room // plan.copied, plan.units)
     down = plan.units // across
-    line, place = kl.unit_index() // across, kl.unit_index() % across * plan.access
+    line, begin = kl.unit_index() // across, kl.unit_index() % across * plan.copied
     for turn in range(-(-size // down)):
         row = line + turn * down
-        inside = (first + row < rows.count) & (place < rows.width)
-        of = rows.at + (first + row) * rows.row_step + place
-        if (size % down == 0) or (row < size):
-            pipe.copy(number, to(row, place), rows.memory, of, plan.access, inside)
+        for start in range(0, room, across * plan.copied):
+            place = begin + start
+            inside = (first + row < rows.count) & (place < rows.width)
+            of = rows.at + (first + row) * rows.row_step + place
+            if (size % down == 0) or (row < size):
+                pipe.copy(number, to(row, place), rows.memory, of, plan.copied, inside)
 
 
 @kl.helper

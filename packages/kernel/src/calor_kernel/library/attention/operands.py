@@ -9,19 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Final, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 from calor_kernel import language as kl
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Multiple, Typed, operand
 from calor_kernel.contract.work import Output, Request, View
 from calor_kernel.language.declared import ELEMENT, READS
-from calor_kernel.library.attention.problem import Attention
+from calor_kernel.library.attention.problem import Attention, access_of_rows
 
 M = TypeVar("M")
 N = TypeVar("N")
-# Bytes of an access of a device's memory.
-_ACCESS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +148,8 @@ def upstream_of(request: Request, align: int = 0) -> Upstream[Bound]:
     )
     first, second = request.inputs[:2]
     item = int(first.dtype.itemsize)
-    strides = () if first.is_dense else _row_strides(first, _ACCESS // item)
+    own = access_of_rows(first.dtype, first.shape[3])
+    strides = () if first.is_dense else _row_strides(first, own)
     access = max(align // item, 1)
     result = _row_strides(second, access) if len(second.shape) > 3 else ()
     made = Upstream(gradient, delta, total, strides, result)
@@ -168,18 +167,17 @@ def _row_strides(view: View, access: int) -> tuple[Multiple, ...]:
 
 
 def reads_in_place(view: View, info: DeviceInfo) -> bool:
-    """Return whether kernels read an upstream gradient as it lies: dense rows, anywhere.
+    """Return whether kernels read an upstream gradient as it lies: dense rows at whole accesses.
 
     Cubes of one unit take all of it dense.
     """
     if view.is_dense:
         return True
-    item = int(view.dtype.itemsize)
     if info.max_units == 1:
         return False
-    width, starts = view.shape[3], (*view.strides[:3], view.offset, view.shape[3])
-    dense = width == 1 or view.strides[3] == 1
-    return dense and not any(n * item % _ACCESS for n in starts)
+    width, starts = view.shape[3], (*view.strides[:3], view.offset)
+    dense, access = width == 1 or view.strides[3] == 1, access_of_rows(view.dtype, width)
+    return dense and not any(n % access for n in starts)
 
 
 def least_bytes(problem: Attention) -> int:

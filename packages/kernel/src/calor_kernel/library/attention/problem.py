@@ -55,6 +55,19 @@ def dropped(x: kl.Number, dtype: DType) -> kl.Number:
     return (x - x.to(dtype).to(x.dtype)).to(dtype)
 
 
+def access_of_rows(dtype: DType, *widths: int) -> int:
+    """Return the elements of the widest access, of 16 bytes at most, that divides all widths.
+
+    >>> access_of_rows(float32, 100, 6), access_of_rows(float32, 25)
+    (2, 1)
+    """
+    access = 16 // int(dtype.itemsize)
+    for width in widths:
+        while width % access:
+            access //= 2
+    return access
+
+
 @dataclass(frozen=True, slots=True)
 class Operand:
     """An operand of four axes: its index among the op's operands, strides and type."""
@@ -99,8 +112,8 @@ class Attention:
 
     @property
     def access(self) -> int:
-        """The elements of the widest access of a device, which has 16 bytes."""
-        return 16 // int(self.dtype.itemsize)
+        """The elements of the widest access, of 16 bytes at most, that rows are whole ones of."""
+        return access_of_rows(self.dtype, self.features, self.values)
 
     @property
     def accumulate(self) -> DType:

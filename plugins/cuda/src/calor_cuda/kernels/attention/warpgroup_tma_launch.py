@@ -54,8 +54,8 @@ TF32_QUERY: tuple[_Tiles, ...] = ((2, 64, 2, False, 1), (2, 64, 2, True, 1), (1,
 TF32_KEY: tuple[_Tiles, ...] = ((2, 64, 2, True, 1), (2, 64, 2, False, 1), (1, 64, 2, False, 2))
 # The part of the device's cache for data that active heads read repeatedly.
 _KEPT = 2
-# Minimum of rows.
-_LEAST = 16
+# Minimum of rows, and the bytes of which the steps of a tensor map are multiples.
+_LEAST, _ACCESS = 16, 16
 # Of causal tiles: the least cubes that read the same rows, the most tiles whose division is tried,
 # and how much longer than the best one a division may take.
 _READING, _SIMULATED, _EVEN = 4, 1 << 14, 1.03
@@ -76,6 +76,8 @@ def tma_refusal(problem: Attention, request: Request) -> str | None:
         return refusal
     if not all(map(info.has, _NEEDED)) or info.planes[0] != 32:
         return "the device has no TMA or no warp-group matrix instructions"
+    if p.access * p.dtype.itemsize < _ACCESS:
+        return f"rows are not whole accesses of {_ACCESS} bytes"
     widest = ROOM if p.dtype is float32 else max(FORWARD)
     if max(p.features, p.values) > widest:
         return f"rows have more than {widest} elements"
