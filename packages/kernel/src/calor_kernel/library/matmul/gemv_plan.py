@@ -88,7 +88,7 @@ class GemvPlan:
         return self.width if self.along else 1
 
 
-def _access(operand: Operand, size: int, k: int) -> int:
+def access_of(operand: Operand, size: int, k: int) -> int:
     """Return the elements of the widest access that divides an operand."""
     count = max(_ACCESS // int(operand.dtype.itemsize), 1)
     while count > 1 and not operand.in_accesses(count, size, k):
@@ -186,7 +186,7 @@ def gemv_plan(product: Product, info: DeviceInfo) -> GemvPlan:
     lanes, b = info.planes[0], product.b
     accumulate = accumulator(product)
     along = b.depth == 1 or b.free != 1
-    width = _access(b, product.n, product.k)
+    width = access_of(b, product.n, product.k)
     if not along:
         most = max(1, min(info.max_units // lanes, 8))
         given = (product.n, width, int(b.dtype.itemsize), blocks, lanes, info.cores)

@@ -17,7 +17,7 @@ from calor_kernel.contract.ways import Table, Way
 from calor_kernel.contract.work import Dropped, Request, Work
 from calor_kernel.library.gemm.mma import ACCESS, MmaPlan
 from calor_kernel.library.gemm.simt_plan import FOUR, SUMS, SimtPlan, sums_of
-from calor_kernel.library.matmul import predicated_mma, predicated_simt, skinny_mma, unit_sums
+from calor_kernel.library.matmul import predicated_mma, predicated_simt, skinny_mma, team_sums, unit_sums
 from calor_kernel.library.matmul.gemv_plan import gemv_parts, gemv_plan
 from calor_kernel.library.matmul.gemv_planes import gemv_launches
 from calor_kernel.library.matmul.generic_tiles import tiled, tiled_launch
@@ -108,6 +108,14 @@ def _unit_sums_refusal(task: Task, request: Request) -> str | None:
 
 def _unit_sums(task: Task, request: Request) -> Works:
     yield task.work(unit_sums.unit_sums_launch(task), name="unit sums")
+
+
+def _team_sums_refusal(task: Task, request: Request) -> str | None:
+    return team_sums.refusal(task.product, task.info)
+
+
+def _team_sums(task: Task, request: Request) -> Works:
+    yield task.work(team_sums.team_sums_launch(task), name="team sums")
 
 
 def _gemv_refusal(task: Task, request: Request) -> str | None:
@@ -305,6 +313,7 @@ def _tiled(task: Task, request: Request) -> Works:
 WAYS: Final[Table[Task]] = Table(
     "matmul",
     Way("unit sums", _unit_sums_refusal, _unit_sums),
+    Way("team sums", _team_sums_refusal, _team_sums),
     Way("GEMV", _gemv_refusal, _gemv),
     Way("skinny MMA", _skinny_refusal, _skinny),
     Way("warp MMA", _warp_mma_refusal, _warp_mma),
