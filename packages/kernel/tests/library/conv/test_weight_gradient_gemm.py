@@ -18,6 +18,7 @@ from calor_cuda.kernels.conv import (
 from calor_cuda.kernels.conv.weight_gradient_tma import WeightPlan, pitch_of
 from calor_cuda.kernels.matmul import summed_parts_launch
 from calor_interpreter.device import LanesDevice
+from calor_kernel.contract.work import row_major
 from calor_kernel.library.conv.lowering import lower_conv_weight_gradient
 from calor_kernel.library.conv.problem import Convolution, for_weight
 from calor_kernel.library.gemm.generic import GenericPlan
@@ -67,6 +68,31 @@ def test_products_of_places(row, dtype, waits, monkeypatch):
     assert alone == (many and waits)
     backend = KernelBackend("lanes", lambda index: LanesDevice(info))
     check(backend, "conv_weight_gradient", row, dtype, precision="high")
+
+
+def channels_last(view):
+    """Return a view of the same shape whose channels are dense."""
+    shape, order = view.shape, (0, *range(2, len(view.shape)), 1)
+    steps = dict(zip(order, row_major([shape[axis] for axis in order]), strict=True))
+    return replace(view, strides=tuple(steps[axis] for axis in range(len(shape))))
+
+
+@pytest.mark.parametrize("row", [*ROWS, ((3, 64, 7, 7), (81, 64, 1, 1), *ROWS[3][2:])], ids=str)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_dense_channels_are_turned(row, dtype, monkeypatch):
+    """Lines of dense channels, of any number of them, become lines of pixels by tiles."""
+    monkeypatch.setitem(DIGITS, "float32", 2e-3)
+    monkeypatch.setattr(weight_gradient_gemm, "_MANY", 1)
+    for module in (weight_gradient_gemm, summed_parts_launch):
+        monkeypatch.setattr(module, "STEPS", 1)
+    info = replace(H200, cores=8)
+    request = asked(row, dtype, info)
+    request = replace(request, inputs=tuple(map(channels_last, request.inputs)))
+    (work,) = lower_conv_weight_gradient(request)
+    made = [launch.build.function.name for launch in work.launches]
+    assert made[:2] == ["unfold_turned"] * 2
+    backend = KernelBackend("lanes", lambda index: LanesDevice(info))
+    check(backend, "conv_weight_gradient", row, dtype, reordered=True, precision="high")
 
 
 # Windows that see a part of the images.

@@ -17,7 +17,13 @@ from calor_kernel.contract.ways import Table, Way
 from calor_kernel.contract.work import Dropped, Request, Work
 from calor_kernel.library.gemm.mma import ACCESS, MmaPlan
 from calor_kernel.library.gemm.simt_plan import FOUR, SUMS, SimtPlan, sums_of
-from calor_kernel.library.matmul import predicated_mma, predicated_simt, skinny_mma, team_sums, unit_sums
+from calor_kernel.library.matmul import (
+    predicated_mma,
+    predicated_simt,
+    skinny_mma,
+    team_sums,
+    unit_sums,
+)
 from calor_kernel.library.matmul.gemv_plan import gemv_parts, gemv_plan
 from calor_kernel.library.matmul.gemv_planes import gemv_launches
 from calor_kernel.library.matmul.generic_tiles import tiled, tiled_launch

@@ -79,7 +79,10 @@ def team_sums(
         for source, start, depth in ((a, left, strides.a_depth), (b, right, strides.b_depth)):
             moved = [at if plan.along else at * depth for at in places]
             read.append(
-                [taken(source, start + m, width, at, terms) for m, at in zip(moved, places)]
+                [
+                    taken(source, start + m, width, at, terms)
+                    for m, at in zip(moved, places, strict=True)
+                ]
             )
         for x, y in zip(*read, strict=True):
             first, second = x.to(plan.accumulate), y.to(plan.accumulate)

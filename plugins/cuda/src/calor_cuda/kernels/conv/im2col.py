@@ -97,24 +97,30 @@ def unfold(
             if first < room:
                 seen = []
                 for e in kl.range(access):
-                    seen.append(_sight(one, first + e, terms, pixels, pixel_row))
+                    given = one.down, one.across, one.outer, first + e
+                    seen.append(sight(*given, terms, pixels, pixel_row))
                 _copy(one, window, seen, (block, turn), (first, room))
         rest = rest - count
 
 
 @kl.helper
-def _sight(
-    one: Unfolded[kl.Pointer, kl.Number],
+def sight(
+    down: SightAxis[kl.Number],
+    across: SightAxis[kl.Number],
+    outer: kl.Number,
     term: kl.Number,
     terms: kl.Number,
     pixels: kl.FastDivmod,
     pixel_row: kl.FastDivmod,
 ) -> tuple[kl.Mask, kl.Number, kl.Number, kl.Number]:
-    """Return whether a pixel exists, its image's start, and the row and column of its first tap."""
+    """Return whether a pixel exists, its image's start, and the row and column of its first tap.
+
+    ``outer``: the stride of images.
+    """
     image, place = pixels.divmod(term)
     row, column = pixel_row.divmod(place)
-    top = one.down.start + row * one.down.step
-    return term < terms, image * one.outer, top, one.across.start + column * one.across.step
+    top = down.start + row * down.step
+    return term < terms, image * outer, top, across.start + column * across.step
 
 
 @kl.helper

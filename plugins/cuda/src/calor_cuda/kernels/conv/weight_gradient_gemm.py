@@ -15,6 +15,7 @@ from math import prod
 
 from calor.dtypes import bfloat16, float16, float32
 from calor_cuda.kernels.conv.im2col import SightAxis, Viewed, unfold_launch
+from calor_cuda.kernels.conv.im2col_turned import turned, turned_launch
 from calor_cuda.kernels.matmul.summed_parts import Summed
 from calor_cuda.kernels.matmul.summed_parts_launch import (
     COMPUTED,
@@ -226,8 +227,10 @@ def _work(
             Viewed(x, Bound(right, dtype), *of_x, (seen[0], seen[1]), taps),
         )
         # Copies of one form can be one launch with those of other gradients, copies of two cannot.
-        copied = [both] if taps != (1, 1) else [(one,) for one in both]
+        plain = [one for one in both if not turned(one)]
+        copied = [plain] if taps != (1, 1) and plain else [[one] for one in plain]
         steps.launches += [unfold_launch(few, places, room, info) for few in copied]
+        steps.launches += [turned_launch(one, places, room, info) for one in both if turned(one)]
         place = later(target, number * parts * count).place
         assert isinstance(place, Output | Scratch)
         if made.summed is None or sums is None:
