@@ -204,7 +204,10 @@ def test_updates_of_many_rows_have_other_launches(monkeypatch, dtype, update):
 
 @pytest.mark.parametrize(
     ("dtype", "shape"),
-    [(np.float16, (70, 12)), (np.float32, (9, 5)), (np.int64, (257, 1)), (np.bool_, (3, 1))],
+    [
+        *((np.float16, (70, 12)), (np.float32, (9, 5)), (np.int64, (257, 1)), (np.bool_, (3, 1))),
+        (np.float32, (700, 6)),
+    ],
 )
 def test_few_updates_are_one_launch_in_their_order(dtype, shape):
     picks, length = shape

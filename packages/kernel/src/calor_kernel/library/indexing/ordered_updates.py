@@ -2,7 +2,7 @@
 
 Requirements: with few updates, what takes long is the number of launches. Each cube reads all
 indices, so a plane finds the other updates of its row: one update of a row does the work of all of
-them, in their order. So results are reproducible, sums of half types are rounded once, and the last
+them, in their order. It lists them first, so that several are read at once. So results are reproducible, sums of half types are rounded once, and the last
 assignment wins.
 """
 
@@ -19,6 +19,9 @@ ROOMS: Final = (64, 256, 1024)
 """The numbers of updates for which a kernel has room."""
 PLANES: Final = 8
 """The planes of a cube; each has an update."""
+# Updates that a plane searches for those of its row at a time, and those that it reads together.
+_LISTED: Final = 256
+_AHEAD: Final = 8
 
 
 @kl.kernel
@@ -49,6 +52,7 @@ def update_in_order(
             number = row_of(indices, e, status, rows, small).to(int32)
         found[e] = number
     kl.barrier()
+    mine = kl.shared(PLANES * _LISTED, int32).at(kl.plane_position() * _LISTED)
     pick = kl.cube_position(0) * PLANES + kl.plane_position()
     if pick < picks:
         row = found[pick]
@@ -69,14 +73,40 @@ def update_in_order(
                 else:
                     total[0] = updated(update, target.load(to, width, align=align).to(wide), new)
             if update != "assign":
-                for base in kl.loop_range(pick + 1, picks, lanes):
-                    if kl.plane_reduce("max", _hit(found, row, base + lane, picks)) > 0:
-                        for other in kl.loop_range(base, kl.min(base + lanes, picks)):
-                            if inside & (found[other] == row):
-                                new = updates.load((other * length + i) * width, width)
-                                total[0] = updated(update, total[0], new.to(wide))
+                column = kl.min(i, length - 1)
+                for first in kl.loop_range(pick + 1, picks, _LISTED):
+                    count = list_row(found, row, first, kl.min(first + _LISTED, picks), mine)
+                    kl.barrier("plane")
+                    for n in kl.loop_range(0, count, _AHEAD):
+                        # All are on their way before the first is added.
+                        places = [mine[kl.min(n + u, count - 1)] for u in range(_AHEAD)]
+                        read = [
+                            updates.load((at.to(pick.dtype) * length + column) * width, width)
+                            for at in places
+                        ]
+                        for u, new in enumerate(read):
+                            later = updated(update, total[0], new.to(wide))
+                            total[0] = kl.select(n + u < count, later, total[0])
+                    kl.barrier("plane")
             if inside:
                 target.store(to, total[0].to(target.dtype), align=align)
+
+
+@kl.helper
+def list_row(
+    found: kl.Pointer, row: kl.Number, first: kl.Number, end: kl.Number, target: kl.Pointer
+) -> kl.Number:
+    """Write the updates of a row from ``first`` to ``end``, in their order; return their number."""
+    lanes, lane = kl.plane_size(), kl.lane_position()
+    count = kl.constant(0, int32)
+    for base in kl.loop_range(first, end, lanes):
+        hit = _hit(found, row, base + lane, end)
+        if kl.plane_reduce("max", hit) > 0:
+            upto = kl.plane_scan("add", hit)
+            if hit > 0:
+                target[count + upto - 1] = (base + lane).to(int32)
+            count = count + kl.plane_shuffle(upto, lanes - 1)
+    return count
 
 
 @kl.helper
