@@ -105,3 +105,27 @@ def test_first_choices_of_many_cores(sizes):
     assert work.variant == FIRST[sizes]
     for build, plan in planned(work):
         assert build.kernel(info.features).shared_bytes <= plan.shared_bytes <= info.shared_bytes
+
+
+# Channels that do not fill the last line of a tap: of single and several lines, of no whole access,
+# strides down, and input gradients of one and of two phases.
+FILLED = [
+    ("conv", ((2, 50, 7, 12), (72, 50, 3, 3), ONE, PADDED, ONE, 1)),
+    ("conv", ((1, 117, 9, 6), (144, 117, 3, 2), (2, 1), PADDED, ONE, 1)),
+    ("conv_input_gradient", ((2, 72, 6, 10), (100, 72, 3, 3), ONE, PADDED, ONE, 1)),
+    ("conv_input_gradient", ((1, 64, 6, 12), (100, 64, 3, 3), (2, 2), PADDED, ONE, 1)),
+]
+
+
+@pytest.mark.parametrize(("op", "row"), FILLED, ids=str)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_last_lines_are_filled_with_zeros(op, row, dtype, monkeypatch):
+    monkeypatch.setitem(DIGITS, "float32", 2e-3)
+    info = replace(H200, cores=2, max_units=384, max_cube=(384, 1, 1))
+    request = request_of(op, row, getattr(dtypes, dtype), info)
+    said = {**request.attributes, "precision": "high"}
+    lower = lower_conv if op == "conv" else lower_conv_input_gradient
+    work, *_ = lower(replace(request, attributes=said))
+    assert "conv_tma" in [launch.build.function.name for launch in work.launches]
+    backend = KernelBackend("lanes", lambda index: LanesDevice(info))
+    check(backend, op, row, dtype, precision="high")

@@ -55,6 +55,10 @@ _NEEDED = ("async_matrix", "tensor_copy", "mbarrier", "barrier", "planes")
 # Minimum of steps of a part if cores are idle; the number of plans to time; phases of a row, and
 # minimum of channels, which fill the rows of a tile with their phases.
 _LITTLE, _TIMED, _TWO, _LEAST = 2, 4, 2, 32
+# Rows of a warp group.
+_LOW = 64
+# The least part of the lines of a tap that are channels, as a fraction.
+_FILLED, _MOST_FILLED = 7, 10
 
 
 def tma_refusal(one: Convolution, request: Request) -> str | None:
@@ -101,7 +105,14 @@ def _refusal(problem: Correlation, one: Convolution) -> str | None:
     if max(SPLITS) * max(one.seen.size, p.a.size, p.b.size) >= MOST:
         return "its positions are no 32-bit numbers"
     depth = LINE // p.a.dtype.itemsize
-    return None if p.depth.size % depth == 0 else f"channels are no multiple of {depth}"
+    if p.depth.size % depth == 0:
+        return None
+    # TMA fills the last line of a tap with zeros where channels are the whole inner axis.
+    if two_axes(p)[1].result != 1:
+        return f"channels are no multiple of {depth}, and columns have groups"
+    if _MOST_FILLED * p.depth.size < _FILLED * (-(-p.depth.size // depth) * depth):
+        return f"lines of {depth} channels are mostly beyond the last"
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +154,7 @@ def tma_works(one: Convolution, request: Request) -> Iterator[Work]:
         step = form.part_step(problem.size)
         down, across = two_axes(seen)
         x = image_of(seen, steps, info, whole=(down.result, across.result))
-        weights = weights_of(seen, x.room, plan.depth, steps, info)
+        weights = weights_of(seen, _whole_lines(x, plan), plan.depth, steps, info)
         target = target_of(steps, problem.a.dtype, splits * step if splits > 1 else 0)
         (phase,) = phases_of(seen, weights)
         tail = one.tail if part is None else None
@@ -161,8 +172,12 @@ def _found(problem: Correlation, size: int, info: DeviceInfo, windows: int = 1) 
 
     ``windows``: the number of such problems in a launch.
     """
-    rows = _rows_of(problem)
+    rows, outputs = _rows_of(problem), problem.leads[2].size
     found = plans_of(problem, size, info, rows, windows=windows)
+    if -(-outputs // _LOW) * _LOW < -(-outputs // rows) * rows:
+        # Tiles of two warp groups would have empty rows.
+        found += plans_of(problem, size, info, _LOW, windows=windows)
+        found.sort(key=lambda made: made[0])
     if found and not _idle(problem, found[0], info, windows):
         return found
     more = [one for n in {64, rows} for one in plans_of_pieces(problem, size, info, n, windows)]
@@ -170,7 +185,12 @@ def _found(problem: Correlation, size: int, info: DeviceInfo, windows: int = 1) 
 
 
 def _rows_of(problem: Correlation) -> int:
-    return 128 if problem.leads[2].size > 64 else 64
+    return 2 * _LOW if problem.leads[2].size > _LOW else _LOW
+
+
+def _whole_lines(x: Last, plan: TmaPlan) -> int:
+    """Return the channels of a tap with those that fill its last line."""
+    return -(-x.room // plan.depth) * plan.depth
 
 
 def _title(plan: TmaPlan) -> str:
@@ -252,7 +272,7 @@ def stride2_works(one: Convolution, request: Request) -> Iterator[Work]:
     for _, plan, _ in found[: _TIMED if request.candidates else 1]:
         steps = Steps()
         x = image_of(problem, steps, info)
-        weights = weights_of(problem, x.room, plan.depth, steps, info)
+        weights = weights_of(problem, _whole_lines(x, plan), plan.depth, steps, info)
         seen: list[tuple[_Form, list[tuple[Correlation, int]]]] = []
         for row in _rows(phases_of(problem, weights)):
             window = _window(row)
@@ -352,10 +372,9 @@ def _launch(
     plan, several = form.plan, [two_axes(one) for one, _ in problems]
     (images, _, outputs), (down, across) = p.leads, several[0]
     high, wide = max(rows.count for rows, _ in several), across.count
-    every, columns = down.terms * across.terms, across.terms
+    columns, terms = across.terms, p.depth.size if weights.taps == (0, 0) else weights.row
     if plan.row_phases is not None:
         # Taps of the window that a phase has not are multiplied by zeros.
-        every = plan.row_phases.taps
         columns = sum(some for _, _, some in plan.row_phases.phases)
     needed = sum(rows.count * rows.terms for rows, _ in several) * columns
     strides, (image, row, column) = (down.result, across.result), x.strides
@@ -379,7 +398,7 @@ def _launch(
             2 * outputs.size * images.size * wide * p.depth.size * needed, p.nbytes,
         ),
         w=weights.bound.aligned(16), x=x.bound.aligned(16), c=target,
-        w_sizes=(outputs.size, lines(x.room * every)), w_row=lines(weights.row),
+        w_sizes=(outputs.size, lines(terms)), w_row=lines(weights.row),
         x_sizes=(
             images.size, -(-down.size // strides[0]), strides[0], -(-across.size // strides[1]),
             lines((strides[1] - 1) * column + x.room),
@@ -387,7 +406,7 @@ def _launch(
         x_strides=tuple(map(lines, (image, strides[0] * row, row, strides[1] * column))),
         x_column=lines(column),
         windows=[
-            _window_of(one, x.room // plan.depth, splits, units(top), plan.depth)
+            _window_of(one, _whole_lines(x, plan) // plan.depth, splits, units(top), plan.depth)
             for one, top in problems
         ],
         pixels=(high, wide), c_row=units(form.plane), c_image=units(outputs.size * form.plane),

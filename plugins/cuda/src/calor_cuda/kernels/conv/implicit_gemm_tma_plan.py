@@ -170,7 +170,7 @@ def plans_of(
     found: list[Made] = []
     down, across = two_axes(problem)
     dtype = problem.a.dtype
-    steps = problem.depth.size * dtype.itemsize // LINE * down.terms * across.terms
+    steps = -(-problem.depth.size * dtype.itemsize // LINE) * down.terms * across.terms
     least = _COLUMNS // (4 if share == SHARE and not pieces else 8)
     pieces = pieces or -(-across.count // _COLUMNS)
     wide = -(-across.count // pieces)
