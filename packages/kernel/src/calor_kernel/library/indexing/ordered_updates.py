@@ -2,8 +2,8 @@
 
 Requirements: with few updates, what takes long is the number of launches. Each cube reads all
 indices, so a plane finds the other updates of its row: one update of a row does the work of all of
-them, in their order. It lists them first, so that several are read at once. So results are reproducible, sums of half types are rounded once, and the last
-assignment wins.
+them, in their order. It lists them first, so that several are read at once. So results are
+reproducible, sums of half types are rounded once, and the last assignment wins.
 """
 
 from __future__ import annotations
