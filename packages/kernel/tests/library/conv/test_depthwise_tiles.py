@@ -86,12 +86,23 @@ LINES = {
 }
 
 
-@pytest.mark.parametrize("op", ["conv", "conv_input_gradient"])
+@pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("name", LINES)
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_units_have_several_outputs_of_a_line(op, name, dtype):
     info = replace(INFO, cores=1)
     work = named(op, LINES[name], dtype, info)
     if name == "plain":
-        assert not work.launches[0].label.startswith("depthwise tiles 1x1 by ")
+        assert " 1x1 by " not in work.launches[0].label
     check(KernelBackend("lanes", lambda index: LanesDevice(info)), op, LINES[name], dtype)
+
+
+@pytest.mark.parametrize("reordered", [False, True])
+@pytest.mark.parametrize("name", ["short", "strided"])
+def test_weights_of_a_line_are_sums_of_several_pixels_of_a_unit(name, reordered):
+    op, info = "conv_weight_gradient", replace(INFO, cores=1)
+    row = {**LINES, "short": ((2, 40, 70), (40, 1, 3), (1,), ((2, 2),), (1,), 40)}[name]
+    if name == "short":
+        assert " 1x1 by " not in named(op, row, "float32", info).launches[0].label
+    backend = KernelBackend("lanes", lambda index: LanesDevice(info))
+    check(backend, op, row, "float32", reordered=reordered)

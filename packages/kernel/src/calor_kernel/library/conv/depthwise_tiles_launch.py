@@ -106,9 +106,13 @@ def oriented(p: Correlation) -> tuple[Axis[int], ...]:
 
 def _is_line(axes: Sequence[Axis[int]]) -> bool:
     """Return whether outputs are a line, of dense inputs that a long window reads."""
-    *above, across = axes
-    single = all(axis.count == axis.size == axis.terms == 1 for axis in above)
-    return single and across.divide == across.a == 1 and across.terms >= _WINDOW
+    across = axes[-1]
+    return _is_single(axes) and across.divide == across.a == 1 and across.terms >= _WINDOW
+
+
+def _is_single(axes: Sequence[Axis[int]]) -> bool:
+    """Return whether outputs are a line."""
+    return all(axis.count == axis.size == axis.terms == 1 for axis in axes[:-1])
 
 
 def _adjacent_channels(channel: int, axis: Axis[int], step: int) -> bool:
@@ -120,10 +124,13 @@ def _fitting(p: Correlation, info: DeviceInfo) -> Iterator[tuple[float, _Tiles]]
     """Yield the tiles that fit, with their estimated time."""
     axes = oriented(p)
     images, groups = (p.depth, p.leads[0]) if p.by_weight else (p.leads[0], p.leads[1])
-    line = not p.by_weight and _is_line(axes[::-1])
+    line = _is_line(axes[::-1]) if not p.by_weight else _is_single(axes)
+    if line and p.by_weight:
+        # A unit has pixels of a line, as it has rows of an image.
+        axes = axes[::-1]
     along = axes[0] if line else axes[-1]
     last = _adjacent_channels(groups.a, along, along.a)
-    of_g = p.by_weight and _adjacent_channels(groups.b, axes[-1], axes[-1].b)
+    of_g = p.by_weight and _adjacent_channels(groups.b, along, along.b)
     wide_x = wide_of(p.a, (groups.size, groups.a), [images.a, *(axis.a for axis in axes)])
     wide_g = 1
     if p.by_weight:
@@ -132,7 +139,7 @@ def _fitting(p: Correlation, info: DeviceInfo) -> Iterator[tuple[float, _Tiles]]
     whole = _TRANSACTION // p.a.dtype.itemsize if last or of_g else 1
     size = accumulator(p.a.dtype).itemsize
     counts = [hinted(axis.count) for axis in axes]
-    for block in _blocks(axes, counts, line):
+    for block in _blocks(axes, counts, (_ROWS if p.by_weight else _LINE) if line else 0):
         reads = prod(len(one.pairs()) for one in block)
         taps, outputs = prod(one.taps for one in block), prod(one.outputs for one in block)
         products = taps * outputs // prod(axis.divide for axis in axes)
@@ -165,15 +172,18 @@ def _fitting(p: Correlation, info: DeviceInfo) -> Iterator[tuple[float, _Tiles]]
 
 
 def _blocks(
-    axes: Sequence[Axis[int]], counts: Sequence[int], line: bool
+    axes: Sequence[Axis[int]], counts: Sequence[int], line: int
 ) -> Iterator[tuple[Block, ...]]:
-    """Yield the blocks of a unit: a column of outputs, of several rows and planes."""
+    """Yield the blocks of a unit: a column of outputs, of several rows and planes.
+
+    ``line``: the most outputs of a line along the rows, 0 for images.
+    """
     *above, rows, across = axes
     beside = block_of(across, across.divide)
     choices: Sequence[int] = range(1, max(_ROWS // rows.divide, 1) + 1)
     if line:
         # Units whose lines begin an odd distance apart meet all banks of shared memory.
-        choices = range(1, _LINE + 1, 2)
+        choices = range(1, line + 1, 2)
     elif above:
         choices = _OF_PLANES
     for n in choices:
