@@ -92,8 +92,9 @@ class BiasParts:
 
     def parts(self, height: int, width: int, shares: int) -> BiasShape[int]:
         """Return the shape of parts of ``height`` by ``width`` for each share of the batches."""
-        batch, own = self.problem.batch, self.shape[:2]
-        return BiasShape(batch, *own, height, width, shares if shares > 1 else None)
+        batch, (batches, heads) = self.problem.batch, self.shape[:2]
+        several = shares if shares > 1 else None
+        return BiasShape(batch, batches, heads, height, width, several)
 
     def add(
         self,
