@@ -343,6 +343,10 @@ def _rare(device: str) -> Iterator[Named]:
     yield from both("roberta tf32 attention", attend, heads, heads, heads)
     points: Operand = ((10_000, 16, 2), "float32")
     yield from both("rotated points", lambda x, w: x @ w, points, ((10_000, 2, 2), "float32"))
+    # The weights of experts, whose gradient is a short sum for each token and expert.
+    made: Operand = ((64, 49, 8, 50), "bfloat16")
+    weigh = forward(lambda x, g: calor.einsum("nteh,nteh->nte", x, g), made, made)
+    yield "weights of experts", weigh
     # A block of MobileNetV2 at 14x14 pixels.
     shapes = (1, 64, 14, 14), (384, 64, 1, 1), (384, 1, 3, 3), (96, 384, 1, 1)
     block: list[Operand] = [(shape, "float32") for shape in shapes]
