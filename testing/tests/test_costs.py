@@ -155,10 +155,10 @@ def test_checked_kernels_are_told_from_others(
     measured = costs.Costs(tmp_path / "costs.jsonl")
     measured.watch(monkeypatch)
     floats, size = Buffer(float32), Scalar(int64, nonnegative=True)
-    built = sum_parts.build([floats, floats, *[size] * 5], accumulate=float32)
+    built = sum_parts.build([floats, floats, *[size] * 6], accumulate=float32)
     x, y = np.ones(6, np.float32), np.zeros(2, np.float32)
     for checks in (True, False):
-        run_on_lanes(built, (2, 1, 1), [x, y, 2, 2, 3, 2, 1], checks=checks)
+        run_on_lanes(built, (2, 1, 1), [x, y, 2, 1, 2, 3, 2, 1], checks=checks)
     assert {name.split()[-1] for name in measured.kernels} == {"checked", "unchecked"}
 
 

@@ -39,9 +39,9 @@ from calor_kernel.library.attention.bias_gradient import sum_parts
 
 def test_it():
     floats, size = Buffer(float32), Scalar(int64, nonnegative=True)
-    built = sum_parts.build([floats, floats, *[size] * 5], accumulate=float32)
+    built = sum_parts.build([floats, floats, *[size] * 6], accumulate=float32)
     x, y = np.ones(6, np.float32), np.zeros(2, np.float32)
-    run_on_lanes(built, (2, 1, 1), [x, y, 2, 2, 3, 2, 1])
+    run_on_lanes(built, (2, 1, 1), [x, y, 2, 1, 2, 3, 2, 1])
     assert y.tolist() == [3, 3]
 """
 
@@ -62,11 +62,11 @@ def test_runs_without_checks_do_not_count(monkeypatch: pytest.MonkeyPatch) -> No
     watching = KernelsOnLanes()
     watching.watch(monkeypatch)
     floats, size = Buffer(float32), Scalar(int64, nonnegative=True)
-    built = sum_parts.build([floats, floats, *[size] * 5], accumulate=float32)
+    built = sum_parts.build([floats, floats, *[size] * 6], accumulate=float32)
     x, y = np.ones(6, np.float32), np.zeros(2, np.float32)
-    run_on_lanes(built, (2, 1, 1), [x, y, 2, 2, 3, 2, 1], checks=False)
+    run_on_lanes(built, (2, 1, 1), [x, y, 2, 1, 2, 3, 2, 1], checks=False)
     assert watching.missing == set(watching.wanted)
-    run_on_lanes(built, (2, 1, 1), [x, y, 2, 2, 3, 2, 1])
+    run_on_lanes(built, (2, 1, 1), [x, y, 2, 1, 2, 3, 2, 1])
     assert [name for name, _ in set(watching.wanted) - watching.missing] == ["sum_parts"]
 
 

@@ -18,10 +18,10 @@ from calor_kernel.contract.work import Dropped, Request, Work
 from calor_kernel.library.gemm.mma import ACCESS, MmaPlan
 from calor_kernel.library.gemm.simt_plan import FOUR, SUMS, SimtPlan, sums_of
 from calor_kernel.library.matmul import (
+    cooperative_products,
     predicated_mma,
     predicated_simt,
     skinny_mma,
-    team_sums,
     unit_sums,
 )
 from calor_kernel.library.matmul.gemv_plan import gemv_parts, gemv_plan
@@ -117,11 +117,11 @@ def _unit_sums(task: Task, request: Request) -> Works:
 
 
 def _team_sums_refusal(task: Task, request: Request) -> str | None:
-    return team_sums.refusal(task.product, task.info)
+    return cooperative_products.refusal(task.product, task.info)
 
 
 def _team_sums(task: Task, request: Request) -> Works:
-    yield task.work(team_sums.team_sums_launch(task), name="team sums")
+    yield task.work(cooperative_products.team_sums_launch(task), name="team sums")
 
 
 def _gemv_refusal(task: Task, request: Request) -> str | None:

@@ -15,7 +15,7 @@ from math import prod
 
 from calor.dtypes import bfloat16, float16, float32
 from calor_cuda.kernels.conv.im2col import SightAxis, Viewed, unfold_launch
-from calor_cuda.kernels.conv.im2col_turned import turned, turned_launch
+from calor_cuda.kernels.conv.im2col_transpose import turned, turned_launch
 from calor_cuda.kernels.matmul.summed_parts import Summed
 from calor_cuda.kernels.matmul.summed_parts_launch import (
     COMPUTED,
