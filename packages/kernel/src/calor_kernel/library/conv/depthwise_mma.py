@@ -16,6 +16,7 @@ from calor.dtypes import DType, float32
 from calor_kernel import language as kl
 from calor_kernel.language.matrices import mma_16x8
 from calor_kernel.library.conv.direct_blocks import Line
+from calor_kernel.library.conv.exact_taps import Pixels, Reach, finite
 from calor_kernel.library.conv.split_sums import Items
 from calor_kernel.library.conv.vector_tiles import Strides, multiply_add
 from calor_kernel.library.gemm.epilogue import After, Epilogue, Writer, writer
@@ -26,8 +27,6 @@ from calor_kernel.library.gemm.pipeline import fill_ahead, work_through
 LINES, COLUMNS = 16, 8
 # Loads of a unit that are under way together while it stages.
 _AHEAD = 4
-# The largest finite float32.
-_LARGEST = 3.4028234663852886e38
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,11 +362,10 @@ def depthwise_bands(
                         wide = tops[1] * plan.columns + left + k
                         if (high < lines[0].count) & (wide < lines[1].count):
                             found = kl.registers(run, float32)
-                            finite = abs(value[k]) <= _LARGEST
+                            good = finite([value[k + e] for e in range(run)])
                             for e in range(run):
                                 found[e] = value[k + e]
-                                finite = finite & (abs(value[k + e]) <= _LARGEST)
-                            if not finite:
+                            if not good:
                                 at = near * tile.plane + low * tile.pitch + left + k
                                 for e in range(run):
                                     found[e] = _added(held, at + e, w, of, lines, plan)
@@ -473,13 +471,11 @@ def depthwise_weight_bands(
                 total = kl.constant(0, float32)
                 for other in range(plan.per):
                     total = total + made[(near * plan.per + other) * taps + tap]
-                if not abs(total) <= _LARGEST:
-                    starts = x_steps.at(0, channel), g_steps.at(0, channel)
-                    outer = x_steps.outer, g_steps.outer
-                    total = _added_pixels(
-                        x, g, starts, outer, (begin, end), parts, lines, plan,
-                        (tap // across.taps, tap % across.taps),
-                    )  # fmt: skip
+                if not finite([total]):
+                    at, of = x_steps.at(0, channel), g_steps.at(0, channel)
+                    images = (x_steps.outer, at), (g_steps.outer, of)
+                    window = tap // across.taps, tap % across.taps
+                    total = _added_pixels(x, g, images, (begin, end), parts, lines, plan, window)
                 c[split * items.part_step + channel * taps + tap] = total.to(c.dtype)
         kl.barrier()
 
@@ -488,26 +484,19 @@ def depthwise_weight_bands(
 def _added_pixels(
     x: kl.Pointer,
     g: kl.Pointer,
-    starts: tuple[kl.Number, kl.Number],
-    steps: tuple[kl.Number, kl.Number],
-    items: tuple[kl.Number, kl.Number],
+    images: tuple[tuple[kl.Number, kl.Number], tuple[kl.Number, kl.Number]],
+    ends: tuple[kl.Number, kl.Number],
     parts: tuple[kl.FastDivmod, ...],
     lines: tuple[Line[kl.Number], ...],
     plan: BandPlan,
     tap: tuple[kl.Number, kl.Number],
 ) -> kl.Number:
-    """Return a tap's part as the sum of the products of its pixels."""
-    total = kl.registers(1, float32)
-    (down, across), (high, wide) = lines, (plan.rows, plan.columns)
-    for item in kl.loop_range(*items):
-        image, *tops = kl.unravel(item, (0, *parts))
-        for pixel in kl.loop_range(high * wide):
-            row, column = tops[0] * high + pixel // wide, tops[1] * wide + pixel % wide
-            over = row + tap[0] + (plan.windows[0].low + plan.windows[0].shift)
-            left = column + tap[1] + (plan.windows[1].low + plan.windows[1].shift)
-            there = (row < down.count) & (column < across.count) & (over >= 0) & (left >= 0)
-            if there & (over < down.size) & (left < across.size):
-                value = x[starts[0] + image * steps[0] + over * down.a + left * across.a]
-                slope = g[starts[1] + image * steps[1] + row * down.c + column * across.c]
-                total[0] = multiply_add(value.to(float32), slope.to(float32), total[0])
-    return total[0]
+    """Return a tap's part as the sum of its pixels' products; ``images``: steps and channels."""
+    (x_step, at), (g_step, of) = images
+    pixels = Pixels(
+        (*ends, 1), parts, (plan.rows, plan.columns),
+        lambda tops: (tops[0] * plan.rows, tops[1] * plan.columns),
+        lambda image: (at + image * x_step, of + image * g_step, True),
+    )  # fmt: skip
+    reach = [Reach(1, 1, one.low + one.shift) for one in plan.windows]
+    return pixels.added(x, g, lines, reach, tap, float32)

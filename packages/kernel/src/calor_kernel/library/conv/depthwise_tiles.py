@@ -22,9 +22,11 @@ from calor_kernel.library.conv.direct_blocks import (
     Block,
     Line,
     reads_of,
+    unraveled,
     window_of,
     write_block,
 )
+from calor_kernel.library.conv.exact_taps import Pixels, Reach
 from calor_kernel.library.conv.split_sums import Items
 from calor_kernel.library.conv.vector_tiles import Strides, multiply_add
 from calor_kernel.library.gemm.epilogue import After, Epilogue, writer
@@ -128,6 +130,17 @@ def depthwise_weight_tiles(
     over_items(
         items, split, parts, share.blocks, both, first, groups, lines, units, accumulate, add
     )
+    pixels = Pixels(
+        (*items.ends(split), 1), parts, tuple(block.outputs for block in blocks),
+        lambda numbers: [
+            (number * by + own) * block.outputs
+            for number, by, own, block in zip(numbers, share.blocks, mine, blocks, strict=True)
+        ],
+        lambda image: (x_steps.at(image, first + near), g_steps.at(image, first + near), True),
+    )  # fmt: skip
+    reach = [Reach(block.result, block.summed, block.start) for block in blocks]
+    if (near < tile.channels) & (first + near < groups):
+        pixels.repair(acc, taps, x, g, lines, reach, lambda number: unraveled(number, taps))
     # Units' sums of a row of taps at a time; several units add those of a channel and a tap.
     wide, sums = taps[-1], kl.shared(units * taps[-1], accumulate)
     each = math.isqrt(share.size - 1) + 1

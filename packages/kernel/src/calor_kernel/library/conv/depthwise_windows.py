@@ -18,6 +18,7 @@ from calor_kernel import language as kl
 from calor_kernel.library.conv.depthwise_items import Operand, over_items
 from calor_kernel.library.conv.depthwise_staging import Share, Tile
 from calor_kernel.library.conv.direct_blocks import Block, Line, write_block
+from calor_kernel.library.conv.exact_taps import Pixels, Reach
 from calor_kernel.library.conv.split_sums import Items
 from calor_kernel.library.conv.vector_tiles import Strides, multiply_add
 from calor_kernel.library.conv.volume_axis import PlanesOnDevice
@@ -205,6 +206,27 @@ def depthwise_weight_windows(
     if (near < tile.channels) & (first + near < groups):
         channel = ((first + near) * pair[0].divisor + output) * pair[1].divisor + input
         to = split * items.part_step + channel * prod(taps) + across * apart[1]
+
+        def places(image: kl.Number) -> tuple[kl.Number, kl.Number, kl.Mask]:
+            if planes is None:
+                at, of = x_steps.at(image, first + near), g_steps.at(image, first + near)
+                return at + input * x_steps.inner, of + output * g_steps.inner, True
+            volume, begin, there = planes.seen(image, input)
+            made, low, _ = planes.made(image)
+            at, of = x_steps.at(volume, first + near), g_steps.at(made, first + near)
+            return at + begin, of + low, there
+
+        tall, wide = given.counts
+        pixels = Pixels(
+            (*items.ends(split), 1), parts, (tall, wide),
+            lambda numbers: (numbers[0] * tall, numbers[1] * wide), places,
+        )  # fmt: skip
+        # Taps are the outputs of the blocks here.
+        reach = [Reach(block.summed, block.result, block.start) for block in blocks]
+        pixels.repair(
+            acc, (blocks[0].outputs, 1), x, g, lines, reach,
+            lambda number: (down * blocks[0].outputs + number, across),
+        )  # fmt: skip
         for r in kl.range(blocks[0].outputs):
             row = down * blocks[0].outputs + r
             if row < taps[0]:

@@ -14,16 +14,12 @@ from calor_kernel.contract.choices import greatest, hinted, is_size
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, operand
 from calor_kernel.contract.work import Output, Request, View, Work, row_major
-from calor_kernel.library.conv.direct_blocks import (
-    Block,
-    Line,
-    direct_blocks,
-    direct_weight_blocks,
-)
+from calor_kernel.library.conv.direct_blocks import Block, Line, direct_blocks
 from calor_kernel.library.conv.implicit_gemm_operands import spatial_axes
 from calor_kernel.library.conv.problem import Axis, Convolution, Correlation, accumulator
 from calor_kernel.library.conv.split_sums import ending, launch_parts, parts_of
 from calor_kernel.library.conv.vector_tiles import Strides
+from calor_kernel.library.conv.weight_blocks import direct_weight_blocks
 from calor_kernel.library.gemm.epilogue import Tail
 from calor_kernel.library.steps import Steps
 

@@ -17,13 +17,13 @@ from calor.dtypes import bool_, float32
 from calor_kernel import language as kl
 from calor_kernel.language.declared import D, N
 from calor_kernel.library.conv.direct import add_terms
+from calor_kernel.library.conv.exact_taps import finite
 from calor_kernel.library.conv.problem import Axis, Lead
 from calor_kernel.library.conv.winograd_transforms import Matrix, transformed
 from calor_kernel.library.gemm.epilogue import After, Epilogue, writer
 
-# Elements of an access, and the largest finite float32.
+# Elements of an access.
 FOUR: Final = 4
-_LARGEST: Final = 3.4028234663852886e38
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,16 +171,15 @@ def transform_sums(
             transformed(matrices[0], [held[p * points + q] for p in range(deep)])
             for q in range(points)
         ]
-        finite = kl.constant(True, bool_)
+        known = kl.constant(True, bool_)
         mine = kl.unit_index() * wide
         for p in range(high):
             results = transformed(matrices[1], [column[p] for column in columns])
-            for value in results:
-                finite = finite & (abs(value) <= _LARGEST)
+            known = known & finite(results)
             for q in range(0, wide, run):
                 value = kl.pack(results[q : q + run]) if run > 1 else results[q]
                 room.store(_multiple(p * (units * wide) + mine + q, run), value)
-        if not finite:
+        if not known:
             lead, top, left = _place(tiles, tile, (high, wide))
             for p in kl.loop_range(kl.min(high, down.size - top)):
                 for q in kl.loop_range(kl.min(wide, across.size - left)):
