@@ -82,3 +82,18 @@ def test_other_types_are_not_told():
 def test_means_are_no_products():
     graph = trace(lambda x: functional.adaptive_avg_pool1d(x, 3), ones(1, 1, 5))
     assert not {node.op.name for node in graph.nodes} & {*PRODUCTS}
+
+
+@pytest.mark.parametrize("size", [(2, 3, 4, 5), (2, 3, 2, 4, 5)], ids=str)
+def test_positions_are_no_products_whose_precision_is_set(size):
+    """A pixel's position in TF32 would be a hundredth of a pixel off."""
+
+    def positions(theta):
+        return functional.affine_grid(theta, size).sum()
+
+    rank = len(size) - 2
+    theta = ones(size[0], rank, rank + 1)
+    for function in (positions, calor.grad(positions)):
+        with calor.matmul_precision("high"):
+            graph = trace(function, theta)
+        assert not [node for node in graph.nodes if node.op.name in PRODUCTS], graph.text()

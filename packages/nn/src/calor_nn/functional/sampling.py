@@ -154,16 +154,19 @@ def affine_grid(theta: Operand, size: Sequence[int], align_corners: bool = False
             f"{what}: theta of shape {theta.shape} must be {(batch, rank, rank + 1)} for images "
             f"of shape {tuple(size)}"
         )
-    axes = [_centres(count, bool(align_corners)) for count in sizes]
-    # The map takes the last axis first, and a final 1 for its shift.
-    places = [*reversed(np.meshgrid(*axes, indexing="ij")), np.ones(sizes)]
-    points = np.stack([place.reshape(-1) for place in places])
     wanted = wide(theta)
-    given = constant_table(points.astype(wanted.dtype.numpy), theta.device)
-    # (N, rank, rank + 1) times (rank + 1, points), in the type of the map whatever autocast says.
-    made = calor.matmul(wanted, given, dtype=wanted.dtype)
-    shape = (batch, *sizes, rank)
-    result: Tensor = like(calor.reshape(calor.permute_dims(made, (0, 2, 1)), shape), theta)
+    # (N, 1, …, rank): a column of the map for each coordinate, which its axis multiplies. Positions
+    # are no product of matrices, whose precision a setting may lower.
+    columns = (batch, *[1] * rank, rank)
+    made = calor.reshape(wanted[:, :, rank], columns)
+    for number, count in enumerate(reversed(sizes)):
+        # The map takes the last axis first.
+        along = [1] * (rank + 2)
+        along[rank - number] = count
+        places = _centres(count, bool(align_corners)).astype(wanted.dtype.numpy)
+        given = constant_table(places.reshape(along), theta.device)
+        made = made + calor.reshape(wanted[:, :, number], columns) * given
+    result: Tensor = like(made, theta)
     return result
 
 
