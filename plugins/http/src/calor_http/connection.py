@@ -19,6 +19,7 @@ from urllib.request import getproxies, proxy_bypass
 import httpx
 
 from calor.errors import CalorError, DeviceError, DeviceLostError, FormatError
+from calor_http.checksums import Content
 from calor_http.errors import (
     DrainingError,
     QuotaError,
@@ -26,7 +27,7 @@ from calor_http.errors import (
     TokenExpiredError,
     decode_error,
 )
-from calor_http.frames import MESSAGE, Content, compresses, message_of, unpack, unseal
+from calor_http.frames import MESSAGE, compresses, message_of, unpack, unseal
 
 VERSION: Final = 1
 _WORKING: Final = 202

@@ -7,7 +7,6 @@ lists and mappings.
 
 from __future__ import annotations
 
-import zlib
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final
@@ -15,6 +14,7 @@ from typing import Any, Final
 import msgpack
 
 from calor.errors import FormatError
+from calor_http.checksums import Content, crc32
 
 # The most bytes of one request or answer, and of the pieces in which large values travel.
 MESSAGE: Final = 1 << 24
@@ -25,7 +25,6 @@ ZSTD: Final = 1
 HEAD: Final = 5
 _PLAIN_HEAD: Final = bytes((PLAIN,))
 _ZSTD_HEAD: Final = bytes((ZSTD,))
-Content = bytes | bytearray | memoryview
 # Shorter content is not worth the work.
 _SMALL: Final = 512
 
@@ -50,13 +49,13 @@ def seal_parts(content: Content, compress: bool = False) -> tuple[bytes, Content
         made = zstandard.ZstdCompressor(level=1).compress(content)
         if len(made) < len(content):
             kind, content = _ZSTD_HEAD, made
-    check = zlib.crc32(content, zlib.crc32(kind))
+    check = crc32(content, crc32(kind))
     return check.to_bytes(4, "little") + kind, content
 
 
 def fits(head: Content, content: Content) -> bool:
     """Return whether a frame's head fits its content."""
-    return zlib.crc32(content, zlib.crc32(head[4:])) == int.from_bytes(head[:4], "little")
+    return crc32(content, crc32(head[4:])) == int.from_bytes(head[:4], "little")
 
 
 def unseal(frame: Content, limit: int) -> Content:

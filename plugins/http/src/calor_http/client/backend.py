@@ -32,6 +32,7 @@ from calor.specs import Spec
 from calor.units import bytes_text
 from calor_http.client.buffer import RemoteBuffer
 from calor_http.client.executable import RemoteExecutable
+from calor_http.client.link import Upload
 from calor_http.client.profiles import Profiles
 from calor_http.client.requests import Command, Contents, Requests
 from calor_http.client.tokens import token_for
@@ -179,7 +180,7 @@ class RemoteBackend(Backend):
         if len(data) <= _SMALL:
             return Command(["up", *head, bytes(data)], len(data))
         blob = next(self.requests.numbers)
-        return Command(["take", *head, blob], len(data), blob=(blob, data))
+        return Command(["take", *head, blob], len(data), upload=Upload(blob, data))
 
     def download(self, index: int, buffer: Any, spec: Spec) -> Array:
         """Fetch a copy of a value; wait for it."""
@@ -279,8 +280,8 @@ class RemoteBackend(Backend):
             blob = next(self.requests.numbers)
             small = len(data) <= _SMALL
             sent = ["graph", digest, data if small else blob]
-            apart = None if small else (blob, memoryview(data))
-            self.requests.queue(Command(sent, len(data), blob=apart), era)
+            apart = None if small else Upload(blob, memoryview(data))
+            self.requests.queue(Command(sent, len(data), upload=apart), era)
             found = self.requests.ask(message, era)
         return found
 

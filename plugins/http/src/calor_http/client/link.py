@@ -8,20 +8,75 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final, TypeVar
 
 import numpy as np
 
+from calor.errors import OutOfMemoryError
 from calor_http.client.stream import NoStreamError, Stream
-from calor_http.connection import Connection
+from calor_http.connection import Away, Connection
+from calor_http.errors import LimitError, QuotaError
 from calor_http.frames import CHUNK, message_of, seal, seal_parts
 
-# The pieces that are sent or asked for at a time, before their answers are looked at.
+# The pieces whose answers are on their way, at most.
 _PIECES: Final = 8
 # So many handshakes may fail in a row before a request goes without one.
 _FAILURES: Final = 3
 T = TypeVar("T")
+
+
+class RefusedError(Exception):
+    """Contents find no room on the server; the command that takes them says so."""
+
+
+@dataclass(slots=True)
+class Upload:
+    """Contents on their way to a server.
+
+    Parameters
+    ----------
+    number : int
+        Their number.
+    content : memoryview
+        The bytes.
+
+    Attributes
+    ----------
+    there : int
+        How many bytes the server has, as far as it has said.
+    begun, asked : bool
+        Whether pieces were sent, and whether the server was asked how many had arrived: they may
+        have been taken already, and come again.
+    refused : bool
+        Whether the server has no room for them.
+    """
+
+    number: int
+    content: memoryview
+    there: int = 0
+    begun: bool = False
+    asked: bool = False
+    refused: bool = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether the server has all."""
+        return self.there >= len(self.content)
+
+    def hear(self, answer: Callable[[], Any]) -> None:
+        """Take the answer to a piece; RefusedError where there is no room."""
+        try:
+            self.there = int(answer())
+        except (OutOfMemoryError, LimitError) as error:
+            if isinstance(error, QuotaError) and not isinstance(error, OutOfMemoryError):
+                raise
+            self.refused = True
+            raise RefusedError from None
 
 
 class Link:
@@ -44,38 +99,81 @@ class Link:
         # Answers come in the order of their requests, so one thread has the stream at a time.
         self._lock = threading.Lock()
 
-    def commands(self, number: int, frame: bytes) -> Any:
-        """Return the answers to the commands of a request."""
+    def request(self, number: int, frame: bytes, uploads: Sequence[Upload] = ()) -> Any:
+        """Return the answers to the commands of a request, whose contents go before them.
+
+        Parameters
+        ----------
+        number : int
+            The number of the request.
+        frame : bytes
+            The frame of its commands.
+        uploads : sequence of Upload
+            The contents. One that finds no room is marked, and the command that takes it fails.
+
+        Returns
+        -------
+        Any
+            The message of the answer.
+        """
 
         def streamed(stream: Stream) -> Any:
+            # Answers come in order, and none is waited for while there is more to send.
+            waits: deque[Upload] = deque()
+            for upload in uploads:
+                if not upload.refused:
+                    self._send_pieces(stream, upload, waits)
             stream.commands(number, frame)
+            while waits:
+                waits.popleft().hear(lambda: message_of(stream.answer()))
             return message_of(stream.answer())
 
-        path = f"{self.session}/requests/{number}"
-        return self._by(streamed, lambda: self._connection.message("POST", path, frame))
+        def plain() -> Any:
+            for upload in uploads:
+                while not (upload.refused or upload.whole):
+                    self._send_plainly(upload)
+            path = f"{self.session}/requests/{number}"
+            return self._connection.message("POST", path, frame)
 
-    def upload(self, number: int, content: memoryview) -> None:
-        """Send contents in pieces; the server says how far it is."""
-        there, compress = 0, self._connection.compress
+        while True:
+            before = [upload.there for upload in uploads]
+            try:
+                return self._by(streamed, plain)
+            except RefusedError:
+                continue
+            except Away:
+                # Who gets on is patient anew.
+                if before == [upload.there for upload in uploads]:
+                    raise
 
-        def streamed(stream: Stream) -> int:
+    def _send_pieces(self, stream: Stream, upload: Upload, waits: deque[Upload]) -> None:
+        """Send the pieces that are missing; those whose answers are not read yet wait."""
+        if upload.whole:
+            return
+        if upload.begun:
             # After a broken connection, an empty piece asks how much has arrived.
-            stream.put(number, 0, *seal_parts(b""))
-            found = int(message_of(stream.answer()))
-            places = range(found, min(found + _PIECES * CHUNK, len(content)), CHUNK)
-            for place in places:
-                stream.put(number, place, *seal_parts(content[place : place + CHUNK], compress))
-            for _ in places:
-                found = int(message_of(stream.answer()))
-            return found
+            upload.asked = True
+            stream.put(upload.number, 0, *seal_parts(b""))
+            while waits:
+                waits.popleft().hear(lambda: message_of(stream.answer()))
+            upload.hear(lambda: message_of(stream.answer()))
+        upload.begun = True
+        for place in range(upload.there, len(upload.content), CHUNK):
+            piece = upload.content[place : place + CHUNK]
+            stream.put(upload.number, place, *seal_parts(piece, self._connection.compress))
+            waits.append(upload)
+            if len(waits) >= _PIECES:
+                waits.popleft().hear(lambda: message_of(stream.answer()))
 
-        def plain() -> int:
-            piece = seal(content[there : there + CHUNK], compress)
-            path = f"{self.session}/blobs/{number}/{there}"
-            return int(self._connection.message("PUT", path, piece))
-
-        while there < len(content):
-            there = self._by(streamed, plain)
+    def _send_plainly(self, upload: Upload) -> None:
+        """Send the next piece in a request of its own."""
+        place, piece = upload.there, upload.content[upload.there : upload.there + CHUNK]
+        if upload.begun and not upload.asked:
+            upload.asked, place, piece = True, 0, upload.content[:0]
+        path = f"{self.session}/blobs/{upload.number}/{place}"
+        frame = seal(piece, self._connection.compress)
+        with suppress(RefusedError):
+            upload.hear(lambda: self._connection.message("PUT", path, frame))
 
     def download(self, number: int, nbytes: int) -> np.ndarray[Any, Any]:
         """Return contents that the server offers, piece by piece."""
@@ -84,11 +182,13 @@ class Link:
 
         def streamed(stream: Stream) -> int:
             nonlocal there
-            places = range(there, min(there + _PIECES * CHUNK, nbytes), CHUNK)
-            for place in places:
+            places = iter(range(there, nbytes, CHUNK))
+            for place in islice(places, _PIECES):
                 stream.get(number, place)
-            for _ in places:
+            while there < nbytes:
                 there += stream.answer_into(view[there:])
+                for place in islice(places, 1):
+                    stream.get(number, place)
             return there
 
         def plain() -> int:

@@ -20,10 +20,10 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from calor.errors import CalorError, DeviceLostError, OutOfMemoryError, ProtocolError
-from calor_http.client.link import Link
+from calor.errors import CalorError, DeviceLostError, ProtocolError
+from calor_http.client.link import Link, Upload
 from calor_http.connection import VERSION, Away, Connection
-from calor_http.errors import LeaseLostError, LimitError, QuotaError, TokenError, decode_error
+from calor_http.errors import LeaseLostError, QuotaError, TokenError, decode_error
 from calor_http.frames import MESSAGE, pack
 
 # What waits here at most, in bytes and commands; who queues more waits.
@@ -68,7 +68,7 @@ class Command:
     message: list[Any]
     nbytes: int = 0
     future: Future[Any] | None = None
-    blob: tuple[int, memoryview] | None = None
+    upload: Upload | None = None
 
 
 class Requests:
@@ -310,25 +310,20 @@ class Requests:
         return taken
 
     def _send(self, commands: Sequence[Command]) -> None:
-        for command in commands:
-            if command.blob is not None:
-                self._upload(*command.blob)
-                command.blob = None
+        uploads = [command.upload for command in commands if command.upload is not None]
         frame = pack([command.message for command in commands], self._connection.compress)
-        answers = self._link.commands(self._sent + 1, frame)
+        answers = self._link.request(self._sent + 1, frame, uploads)
         # No interrupt comes between these lines: what was answered is not sent again.
         self._sent += 1
         self._current = []
         self._answered = commands, answers
+        for command in commands:
+            command.upload = None
+        for upload in uploads:
+            if upload.asked:
+                # It may have come again after it was taken.
+                self.dropped(Contents(upload.number, self.era), "forget")
         self._deliver()
-
-    def _upload(self, number: int, content: memoryview) -> None:
-        """Send contents; a value that finds no room keeps that error, as if it came at once."""
-        try:
-            self._link.upload(number, content)
-        except (OutOfMemoryError, LimitError) as error:
-            if isinstance(error, QuotaError) and not isinstance(error, OutOfMemoryError):
-                raise
 
     def _deliver(self) -> None:
         """Tell the answers to those who wait; again, where an interrupt came in between."""

@@ -16,8 +16,9 @@ import httpx
 import numpy as np
 
 from calor_http import websocket
+from calor_http.checksums import Content
 from calor_http.connection import Connection
-from calor_http.frames import CHUNK, HEAD, MESSAGE, PLAIN, Content, fits, unseal
+from calor_http.frames import CHUNK, HEAD, MESSAGE, PLAIN, fits, unseal
 from calor_http.streams import ASK, COMMANDS, GET, HEARTBEAT, PROTOCOL, PUT, STATUS
 
 _CONNECTING: Final = 5.0

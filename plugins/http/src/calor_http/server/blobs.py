@@ -1,8 +1,9 @@
 """Large contents on their way, in pieces: a piece that comes twice is taken once.
 
 Requirements: a broken connection costs the piece that was on its way; memory is taken as pieces
-arrive, never by what a client announces. Contents are NumPy arrays, whose memory is of large pages
-where the system has them: to get new small ones takes as long as to receive what fills them.
+arrive, never by what a client announces. Contents are NumPy arrays in memory that the device copies
+fast, or of large pages where the system has them: to get new small ones takes as long as to receive
+what fills them.
 """
 
 from __future__ import annotations
@@ -14,19 +15,31 @@ from typing import Any, Final
 import numpy as np
 
 from calor.errors import ArgumentError, CalorError, FormatError, OutOfMemoryError
+from calor_http.checksums import Content
 from calor_http.errors import LimitError
-from calor_http.frames import CHUNK, Content
+from calor_http.frames import CHUNK
 
 # Uploads that found no room and are remembered; a client asks for one right after it.
 _REFUSED: Final = 64
 _ROOM: Final = 16 * CHUNK
 
 
-class Growing:
-    """Contents that pieces are added to."""
+Array = np.ndarray[Any, Any]
+Memory = Callable[[int], Array]
 
-    def __init__(self) -> None:
-        self._room = np.empty(0, np.uint8)
+
+class Growing:
+    """Contents that pieces are added to.
+
+    Parameters
+    ----------
+    memory : callable
+        Returns so many bytes of memory.
+    """
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._room: Array = np.empty(0, np.uint8)
         self._there = 0
 
     def __len__(self) -> int:
@@ -37,7 +50,7 @@ class Growing:
         end = self._there + len(piece)
         if end > len(self._room):
             # The system gives memory to pages when they are written to, so much room costs little.
-            room = np.empty(end if end < CHUNK else max(2 * end, _ROOM), np.uint8)
+            room = self._memory(end if end < CHUNK else max(2 * end, _ROOM))
             room[: self._there] = self._room[: self._there]
             self._room = room
         self._room[self._there : end] = np.frombuffer(piece, np.uint8)
@@ -57,10 +70,13 @@ class Blobs:
         The most bytes of one.
     reserve : callable
         Called with the bytes of a piece before it is taken; raises LimitError.
+    memory : callable
+        Returns so many bytes of memory, for what is uploaded.
     """
 
-    def __init__(self, most: int, reserve: Callable[[int], None]) -> None:
+    def __init__(self, most: int, reserve: Callable[[int], None], memory: Memory) -> None:
         self._most = most
+        self._memory = memory
         self._reserve = reserve
         self._held: dict[int, Growing | memoryview] = {}
         # Why uploads found no room, for those who ask for them later.
@@ -84,7 +100,7 @@ class Blobs:
             self._refuse(number, error)
             raise
         if known is None:
-            known = self._held[number] = Growing()
+            known = self._held[number] = Growing(self._memory)
         known.add(fresh)
         self.nbytes += len(fresh)
         return len(known)

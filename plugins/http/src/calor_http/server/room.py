@@ -66,7 +66,8 @@ class Room:
         self._handing = handing
         self.limits = limits
         self.values = Values(limits.handles)
-        self.blobs = Blobs(max(limits.tensor_bytes, limits.graph_bytes), self.reserve)
+        most = max(limits.tensor_bytes, limits.graph_bytes)
+        self.blobs = Blobs(most, self.reserve, self._host_memory)
         # The bytes of the constants of programs.
         self.constants = 0
         self._peaks = dict.fromkeys(devices, 0)
@@ -122,6 +123,11 @@ class Room:
             raise ProtocolError(f"the server has no device {index!r}", rule="index")
         return self._devices[index]
 
+    def _host_memory(self, nbytes: int) -> np.ndarray[Any, Any]:
+        """Return memory for what is uploaded, of which the first device copies fast."""
+        device = self._devices[0]
+        return device.backend.host_array(device.index, nbytes)
+
     def _spec(self, dtype: Any, shape: Any) -> Spec:
         sizes = tuple(shape)
         if any(type(n) is not int for n in sizes):
@@ -176,7 +182,11 @@ class Room:
         def uploaded() -> Any:
             if refused is not None:
                 raise refused
-            return device.backend.upload(device.index, array_of(data, known))
+            # It is whole, so nothing writes to it any more: the device copies it while the client
+            # is told, and while what was queued before still runs.
+            made = device.backend.load(device.index, array_of(data, known))
+            device.backend.loaded(device.index, [made])
+            return made
 
         self._make(number, device, known, uploaded)
 
@@ -196,21 +206,23 @@ class Room:
         self.answered += content.nbytes
         if content.nbytes <= _INLINE and self.answered <= MESSAGE // 2:
             return content.tobytes()
-        # A snapshot: the value may be written while its pieces are fetched.
-        self.blobs.offer(blob, content.copy().data)
+        self.blobs.offer(blob, content.data)
         return content.nbytes
 
     def _contents(self, number: int, index: int) -> np.ndarray[Any, Any]:
-        """Return the bytes of a value, or raise what it depends on."""
+        """Return the bytes of a value, or raise what it depends on.
+
+        They are a snapshot: the value may be written while its pieces are fetched.
+        """
         device = self.device(index)
         value = self.values.get(number, device)
         buffer = self.values.look(value)
         with self._told():
-            array = np.ascontiguousarray(device.backend.download(device.index, buffer, value.spec))
+            array = device.backend.offload(device.index, buffer, value.spec)
         return array.reshape(-1).view(np.uint8)
 
     def _offer(self, number: int, index: int) -> str:
-        content = self._contents(number, index).copy().data
+        content = self._contents(number, index).data
         # The offer is counted apart, so what was freed before it has to be known.
         self.settle()
         return self._handing.offer(content, self._account)

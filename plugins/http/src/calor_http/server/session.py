@@ -17,8 +17,9 @@ from typing import Any, Final
 
 from calor.backends.device import Device
 from calor.errors import CalorError, ProtocolError
+from calor_http.checksums import Content
 from calor_http.errors import LimitError, QuotaError, encode_error, typed
-from calor_http.frames import CHUNK, MESSAGE, Content, pack, unpack, unseal
+from calor_http.frames import CHUNK, MESSAGE, pack, unpack, unseal
 from calor_http.server.draining import Drain
 from calor_http.server.graphs import Graphs
 from calor_http.server.handing import Handing

@@ -23,8 +23,9 @@ from starlette.requests import Request
 
 from calor.errors import ArgumentError, FormatError
 from calor_http import websocket
+from calor_http.checksums import Content
 from calor_http.errors import LimitError
-from calor_http.frames import CHUNK, Content, pack, seal_parts
+from calor_http.frames import CHUNK, pack, seal_parts
 from calor_http.server.admission import Answer, Asked, peer_of
 from calor_http.server.audit import alias
 from calor_http.server.incoming import Incoming
