@@ -19,6 +19,7 @@ from .checks import (
     autocasting,
     axes_of_functions,
     beyond_thresholds,
+    bound_histories,
     broadcast_operands,
     calls,
     captured_loops,
@@ -282,6 +283,7 @@ def _contracts() -> Iterator[Check]:
     yield from jit_states.jit_states()
     yield from jitted_calls.jitted_calls()
     yield from jitted_steps.jitted_steps()
+    yield from bound_histories.bound_histories()
     yield from wrong_uses.wrong_uses()
     yield from persistence.kept_values()
     yield from autocasting.autocasting()
