@@ -1,5 +1,7 @@
 """Are small products of a large batch what the reference says, and who computes them?"""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -15,6 +17,8 @@ from .test_matmul import check
 
 EACH = ((2,), (1,))
 ONE = ((0,), (0,))
+# Teams of lanes add the sums where there are several products for each core.
+INFO = replace(MANY_UNITS, cores=64)
 # Batches, rows, terms, columns.
 SIZES = [(40, 3, 2, 5), (33, 1, 32, 1), (300, 2, 1, 2), (32, 6, 0, 4), (4, 1, 1, 64), (2, 9, 8, 5)]
 ORDERS = [(None, None), ((0, 2, 1), None), (None, (0, 2, 1)), ((1, 2, 0), (2, 0, 1))]
@@ -22,7 +26,7 @@ ORDERS = [(None, None), ((0, 2, 1), None), (None, (0, 2, 1)), ((1, 2, 0), (2, 0,
 
 @pytest.fixture(scope="module")
 def backend():
-    return KernelBackend("lanes", lambda index: LanesDevice(MANY_UNITS))
+    return KernelBackend("lanes", lambda index: LanesDevice(INFO))
 
 
 def labels(batch, m, k, n, dtype="float32"):
@@ -30,7 +34,7 @@ def labels(batch, m, k, n, dtype="float32"):
     views = tuple(View.dense(spec(s, kind)) for s in ((batch, m, k), (batch, k, n)))
     attributes = {"contract": EACH, "batch": ONE, "dtype": kind}
     made = spec((batch, m, n), kind)
-    request = Request("dot_general", attributes, views, (made,), MANY_UNITS)
+    request = Request("dot_general", attributes, views, (made,), INFO)
     return [launch.label for launch in lower_dot_general(request)[0].launches]
 
 
@@ -72,7 +76,7 @@ def test_one_term_is_read_as_it_lies():
     for left in (views[0], apart):
         attributes = {"contract": EACH, "batch": ONE, "dtype": as_dtype("float16")}
         made = spec((4, 50, 64), as_dtype("float16"))
-        request = Request("dot_general", attributes, (left, views[1]), (made,), MANY_UNITS)
+        request = Request("dot_general", attributes, (left, views[1]), (made,), INFO)
         product, copies = product_of(request)
         assert copies == (None, None)
         assert 1 in (product.a.depth, product.a.free)

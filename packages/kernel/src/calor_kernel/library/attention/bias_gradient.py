@@ -40,10 +40,11 @@ from calor_kernel.library.attention.simt_cube import SimtPlan, cube_of
 from calor_kernel.library.steps import Steps
 
 N = TypeVar("N")
-# Cubes of a core that shares of the batches fill, the least batches of a share, and most shares.
+# Cubes of a core that shares of the batches fill, the least batches that are shared, since another
+# launch adds the shares, and most shares.
 _CUBES: Final = 2
-_LEAST: Final = 4
-_MOST: Final = 32
+_LEAST: Final = 8
+_MOST: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +69,13 @@ def shares_of(tiles: int, batches: int, cores: int) -> int:
 
     >>> shares_of(54, 64, 132), shares_of(54, 6, 132), shares_of(300, 64, 132)
     (5, 1, 1)
+    >>> shares_of(2, 64, 132), shares_of(40, 9, 132)
+    (64, 5)
     """
-    most = min(-(-_CUBES * cores // max(tiles, 1)), batches // _LEAST, _MOST)
-    return max(1, most) if tiles < _CUBES * cores else 1
+    if tiles >= _CUBES * cores or batches < _LEAST:
+        return 1
+    each = -(-batches // min(-(-_CUBES * cores // max(tiles, 1)), batches, _MOST))
+    return -(-batches // each)
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,6 +93,7 @@ TILES: Final[Mapping[str, Mapping[str, Mapping[int, tuple[_Tiles, ...]]]]] = Map
                     (12, 1, 128, False),
                     (16, 1, 64, False),
                     (8, 1, 128, False),
+                    (4, 1, 64, False),
                 ),
                 128: ((8, 1, 128, False), (4, 1, 64, False), (12, 1, 64, False), (8, 1, 64, False)),
             },

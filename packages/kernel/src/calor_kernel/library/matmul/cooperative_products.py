@@ -27,6 +27,8 @@ from calor_kernel.library.matmul.task import Batches, Given, Strides, Task
 # The units of a cube, and the accesses of a lane to an operand that are in flight.
 _UNITS: Final = 256
 _TURNS: Final = 4
+# Terms from which lanes that read adjacent accesses take less than units alone.
+_TERMS: Final = 16
 # The products of a core with fewer of which cubes of one product take less, and the most sums of a
 # product, each of which reads its lines again.
 _BATCHES: Final = 8
@@ -110,6 +112,8 @@ def refusal(product: Product, info: DeviceInfo) -> str | None:
         return "the order of its sums depends on the layout"
     if product.a.depth != product.b.depth and 1 in (product.a.depth, product.b.depth):
         return "one operand alone is dense along the K axis"
+    if product.k < _TERMS:
+        return "a unit adds few terms as fast"
     if product.m * product.n > _SUMS:
         return f"its products have more than {_SUMS} sums"
     if product.batches < _BATCHES * info.cores:

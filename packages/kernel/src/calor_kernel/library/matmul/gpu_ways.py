@@ -318,8 +318,8 @@ def _tiled(task: Task, request: Request) -> Works:
 
 WAYS: Final[Table[Task]] = Table(
     "matmul",
-    Way("unit sums", _unit_sums_refusal, _unit_sums),
     Way("team sums", _team_sums_refusal, _team_sums),
+    Way("unit sums", _unit_sums_refusal, _unit_sums),
     Way("GEMV", _gemv_refusal, _gemv),
     Way("skinny MMA", _skinny_refusal, _skinny),
     Way("warp MMA", _warp_mma_refusal, _warp_mma),
