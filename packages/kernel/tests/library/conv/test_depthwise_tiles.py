@@ -77,6 +77,18 @@ def test_parts_of_a_weight_gradient_are_added(reordered):
     )
 
 
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("reordered", [False, True])
+def test_small_images_are_copied_without_what_is_around_them(op, reordered):
+    row = ((3, 12, 7, 7), (12, 1, 7, 7), ONE, ((3, 3), (3, 3)), ONE, 12)
+    (launch, *_) = named(op, row, "float32").launches
+    built = dict(launch.build.keywords)
+    assert built["tile"].whole == (7, 7)
+    assert built["tile"].area > 49
+    backend = KernelBackend("lanes", lambda index: LanesDevice(INFO))
+    check(backend, op, row, "float32", reordered=reordered)
+
+
 # Images, filters, strides, padding, dilation, and groups, along one axis.
 LINES = {
     "plain": ((2, 5, 70), (5, 1, 31), (1,), ((15, 15),), (1,), 5),

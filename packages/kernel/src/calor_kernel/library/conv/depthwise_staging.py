@@ -53,12 +53,14 @@ class Tile:
     """A staged tile: channels with their spans along each axis.
 
     ``wide``: the adjacent channels of an access, which divide all channels; 1 if the channels of
-    the operand are not adjacent.
+    the operand are not adjacent. ``whole``: the sizes of the image, if the tile has all of it; then
+    the image alone is copied, and what is around it is cleared once.
     """
 
     channels: int
     spans: tuple[Span, ...]
     wide: int = 1
+    whole: tuple[int, ...] = ()
 
     @property
     def plane(self) -> int:
@@ -81,6 +83,11 @@ class Tile:
         return [span.count for span in self.spans]
 
     @property
+    def copied(self) -> list[int]:
+        """The positions along each axis that are copied."""
+        return list(self.whole) or self.counts
+
+    @property
     def pitches(self) -> list[int]:
         """The distances between positions along each axis."""
         return [prod(self.counts[k + 1 :]) for k in range(len(self.spans))]
@@ -92,14 +99,43 @@ class Tile:
             found = found + number * (span.step * pitch)
         return found
 
-    def far(self, place: Sequence[int]) -> int:
+    def far(self, place: Sequence[kl.Index]) -> kl.Index:
         """Return how far from there a position of the block is staged."""
-        given = zip(place, self.spans, self.pitches, strict=True)
-        return sum((i - span.low) * pitch for i, span, pitch in given)
+        found: kl.Index = 0
+        for i, span, pitch in zip(place, self.spans, self.pitches, strict=True):
+            found = found + (i - span.low) * pitch
+        return found
 
     def parts(self, units: int) -> int:
         """Return among how many units the channels of a position are shared."""
-        return max(1, min(units // self.area, self.channels // self.wide))
+        return max(1, min(units // prod(self.copied), self.channels // self.wide))
+
+    @kl.helper
+    def clear(self, held: kl.Pointer, units: int, wide: DType) -> None:
+        """Fill the tile with zeros, if what is around the image is not copied."""
+        if self.whole:
+            for at in kl.loop_range(kl.unit_index(), self.size, units):
+                held[at] = kl.constant(0, wide)
+            kl.barrier()
+
+    @kl.helper
+    def _met(
+        self, number: kl.Index, first: Sequence[kl.Number], limits: Sequence[kl.Number]
+    ) -> tuple[kl.Index, Sequence[kl.Index], kl.Mask]:
+        """Return where a copied position is in the tile and in the image, and if it is in that.
+
+        ``first``: the position at which the tile begins.
+        """
+        staged = unraveled(number, self.copied)
+        if self.whole:
+            return self.far(staged), staged, True
+        place = [begun + i for begun, i in zip(first, staged, strict=True)]
+        inside = place[0] >= 0
+        for i in place[1:]:
+            inside = inside & (i >= 0)
+        for i, limit in zip(place, limits, strict=True):
+            inside = inside & (i < limit)
+        return number, place, inside
 
     @kl.helper
     def stage(
@@ -122,7 +158,8 @@ class Tile:
         """
         first = [top * span.step + span.low for top, span in zip(tops, self.spans, strict=True)]
         parts, runs = self.parts(units), self.channels // self.wide
-        each, total = -(-runs // parts), self.area * parts
+        area = prod(self.copied)
+        each, total = -(-runs // parts), area * parts
         none = kl.constant(0, wide, self.wide)
         turns = max(1, min(_AHEAD // each, -(-total // units)))
         for begin in kl.loop_range(kl.unit_index(), total, units * turns):
@@ -132,18 +169,12 @@ class Tile:
                 # Units beyond the end load the first position again and store nothing.
                 e = kl.select(e < total, e, 0) if turns > 1 else e
                 # One part has all positions; compilers do not see that the quotient is 0.
-                part, pixel = (e // self.area, e % self.area) if parts > 1 else (e * 0, e)
-                staged = unraveled(pixel, self.counts)
-                place = [begun + i for begun, i in zip(first, staged, strict=True)]
-                inside = place[0] >= 0
-                for i in place[1:]:
-                    inside = inside & (i >= 0)
-                for i, limit in zip(place, limits, strict=True):
-                    inside = inside & (i < limit)
+                part, pixel = (e // area, e % area) if parts > 1 else (e * 0, e)
+                pixel, place, inside = self._met(pixel, first, limits)
                 far = place[0] * steps[0]
                 for i, step in zip(place[1:], steps[1:], strict=True):
                     far = far + i * step
-                near = at + kl.select(inside, far, 0)
+                near = at + far if inside is True else at + kl.select(inside, far, 0)
                 places.append((begin + turn * units < total, part * each, pixel, inside, near))
             for start in kl.range(0, each, _AHEAD):
                 found = []
@@ -158,7 +189,7 @@ class Tile:
                             near + kl.select(exists, channel * channel_step, 0), self.wide
                         )
                         value = x.load(to, self.wide).to(wide)
-                        mask = exists & inside
+                        mask = exists if inside is True else exists & inside
                         mask = kl.splat(mask, self.wide) if self.wide > 1 else mask
                         found.append((there, channel, pixel, kl.select(mask, value, none)))
                 for there, channel, pixel, value in found:

@@ -63,6 +63,7 @@ def depthwise_tiles(
     first = chunk * tile.channels
     tops = [number * by for number, by in zip(numbers, share.blocks, strict=True)]
     held = kl.shared(tile.size, accumulate)
+    tile.clear(held, units, accumulate)
     tile.stage(
         held, x, x_steps.at(image, first), x_steps.middle, groups - first, tops,
         [line.size for line in lines], [line.a for line in lines], units, accumulate,
@@ -113,6 +114,8 @@ def depthwise_weight_tiles(
     first, split = kl.cube_position(0) * tile.channels, kl.cube_position(1)
     taps = tuple(block.taps for block in blocks)
     held, outputs = kl.shared(tile.size, accumulate), kl.shared(given.size, accumulate)
+    tile.clear(held, units, accumulate)
+    given.clear(outputs, units, accumulate)
     near, *mine = share.of_unit()
     acc = kl.registers(taps, accumulate)
 

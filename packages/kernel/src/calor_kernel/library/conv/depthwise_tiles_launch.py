@@ -8,12 +8,12 @@ many of them as make a memory transaction.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import gcd, prod
 
 from calor_kernel import language as kl
-from calor_kernel.contract.choices import hinted
+from calor_kernel.contract.choices import hinted, is_size
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, operand
 from calor_kernel.contract.work import Output, Request, View, Work, row_major
@@ -41,6 +41,8 @@ _BYTES, _TRANSACTION = 40960, 32
 # computed once for all channels, and for a block. On an H200 by Vulkan tiles of one channel take up
 # to three times as long as tiles of four, and by the same measure a place is 20 to 60.
 _STAGED, _PLACE, _FIXED = 6, 20, 64
+# How much larger than an image a tile is that copies the image alone.
+_AROUND = 1.25
 # Cubes of a core for a weight gradient.
 _CUBES = 4
 
@@ -157,11 +159,14 @@ def _fitting(p: Correlation, info: DeviceInfo) -> Iterator[tuple[float, _Tiles]]
             # A core of one cube waits for what the cube stages.
             if held * size > min(_BYTES, info.shared_of(2)):
                 continue
+            tile = _of_image(tile, axes, [axis.size for axis in axes], block, blocks)
+            given = _of_image(given, axes, [axis.count for axis in axes], block, blocks)
             plan = _Tiles(axes, block, tile, given, share, units)
             tiles = prod(plan.counts) * -(-hinted(groups.size) // channels)
             total = tiles * hinted(images.size) * units
-            staged = (tile.size + (given.size if p.by_weight else 0)) / units
-            places = 0 if p.by_weight else tile.area * tile.parts(units) / units
+            copied = tile.channels * prod(tile.copied)
+            staged = (copied + (channels * prod(given.copied) if p.by_weight else 0)) / units
+            places = 0 if p.by_weight else prod(tile.copied) * tile.parts(units) / units
             # Transactions of which a part is used are moved whole, as at the ends of rows.
             staged *= max(1, whole / channels)
             if whole == 1 and not p.by_weight:
@@ -169,6 +174,26 @@ def _fitting(p: Correlation, info: DeviceInfo) -> Iterator[tuple[float, _Tiles]]
                 staged *= (row + _TRANSACTION - p.a.dtype.itemsize) / row
             cost = staged * _STAGED + places * _PLACE + reads + products + weights + _FIXED
             yield max(total, info.cores * _UNITS) * cost, plan
+
+
+def _of_image(
+    tile: Tile,
+    axes: Sequence[Axis[int]],
+    sizes: Sequence[int],
+    block: Sequence[Block],
+    blocks: Sequence[int],
+) -> Tile:
+    """Return a tile that copies a whole image of ``sizes`` alone, if it has much around that."""
+    if any(map(is_size, sizes)):
+        return tile
+    given = zip(axes, sizes, tile.spans, block, blocks, strict=True)
+    whole = all(
+        axis.count <= one.outputs * n and span.low <= 0 and size <= span.low + span.count
+        for axis, size, span, one, n in given
+    )
+    if not whole or not all(sizes) or _AROUND * prod(sizes) > tile.area:
+        return tile
+    return replace(tile, whole=tuple(sizes))
 
 
 def _blocks(
