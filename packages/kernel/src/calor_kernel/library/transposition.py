@@ -16,6 +16,8 @@ _LONG: Final = 8  # where they are not, so that the elements of a part are copie
 _MOST: Final = 16
 _PARTLY: Final = 1.25  # the cost of a square of which a part exists
 _SIDE: Final = 32  # rows and columns of a tile in shared memory where both are many
+_SHORT_SIDE: Final = 64  # those of elements shorter than a bank
+_BANK: Final = 4  # bytes
 _NARROW: Final = (4, 16)  # the fewest and the most rows, or columns, of a tile that is narrow
 _UNITS: Final = 256  # of the cube of a tile
 # Bytes of a plane, and from column to column, up to which units read it across from a near cache.
@@ -27,25 +29,33 @@ _APART: Final = 64
 class SharedTile:
     """A tile whose ``rows`` are dense in the source and its ``columns`` in the target.
 
-    It lies in shared memory by columns. Both numbers are powers of two.
+    It lies in shared memory by columns. Both numbers are powers of two. ``pad``: the elements of a
+    bank.
     """
 
     rows: int
     columns: int
+    pad: int = 1
 
     @staticmethod
-    def of(rows: int, columns: int) -> SharedTile:
+    def of(rows: int, columns: int, itemsize: int = _BANK) -> SharedTile:
         """Return the tile for as many rows and columns: narrow where one of them is short.
 
+        Units read whole lines of memory, so tiles of short elements, of ``itemsize`` bytes, are
+        larger.
+
         >>> SharedTile.of(1280, 77), SharedTile.of(393216, 8)
-        (SharedTile(rows=32, columns=32), SharedTile(rows=128, columns=8))
+        (SharedTile(rows=32, columns=32, pad=1), SharedTile(rows=128, columns=8, pad=1))
         >>> SharedTile.of(4, 1280), SharedTile.of(5, 8)
-        (SharedTile(rows=4, columns=256), SharedTile(rows=8, columns=8))
+        (SharedTile(rows=4, columns=256, pad=1), SharedTile(rows=8, columns=8, pad=1))
+        >>> SharedTile.of(1280, 77, 2), SharedTile.of(1280, 20, 2)
+        (SharedTile(rows=64, columns=64, pad=2), SharedTile(rows=64, columns=32, pad=2))
         """
         down, across = (1 << max(0, hinted(n) - 1).bit_length() for n in (rows, columns))
         fewest, most = _NARROW
         if min(down, across) > most:
-            return SharedTile(_SIDE, _SIDE)
+            side = _SIDE if itemsize >= _BANK else _SHORT_SIDE
+            return SharedTile(min(down, side), min(across, side), max(1, _BANK // itemsize))
         short = max(min(down, across), fewest)
         long = max(min(max(down, across), _SIDE * _SIDE // short), _SIDE // short)
         return SharedTile(short, long) if down <= across else SharedTile(long, short)
@@ -53,7 +63,7 @@ class SharedTile:
     @property
     def pitch(self) -> int:
         """The elements from column to column, by which units of a plane have no bank conflicts."""
-        return self.rows + max(1, _SIDE // self.columns)
+        return self.rows + max(self.pad, _SIDE // self.columns)
 
     @property
     def size(self) -> int:

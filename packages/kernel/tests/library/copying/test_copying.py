@@ -82,6 +82,7 @@ ROWS = {
     ),
     "small planes": ((9, 14, 12), (170, 1, 14), 3, "copy_transposed", "copy_vectors"),
     "planes of lines apart": ((9, 14, 12), (420, 1, 35), 3, "copy_transposed", "copy_tiles"),
+    "several tiles": ((130, 97), (1, 131), 5, "copy_transposed", "copy_tiles"),
     "transposed backwards": ((33, 35), (1, -40), 1600, "copy_transposed", "copy_tiles"),
 }
 
@@ -90,7 +91,7 @@ ROWS = {
 @pytest.mark.parametrize(
     ("dtype", "info"),
     [("float32", ONE_UNIT), ("float32", MANY_UNITS), ("uint8", ONE_UNIT), ("float64", ONE_UNIT),
-     ("bfloat16", MANY_UNITS)],
+     ("bfloat16", MANY_UNITS), ("uint8", MANY_UNITS)],
     ids=lambda v: getattr(v, "description", v)[:12],
 )  # fmt: skip
 def test_views(name, dtype, info):

@@ -93,9 +93,14 @@ def copy_tiles(
     column = kl.cube_position() % bands * tile.columns
     read = row_offset(block, over.sizes, over.read)
     written = row_offset(block, over.sizes, over.written)
+    # All are on their way before one is staged; those beyond the end repeat the first.
+    found = []
     for i, j in tile.by_rows(units):
-        if (row + i < rows) & (column + j < columns):
-            staged[j * tile.pitch + i] = source[read + (column + j) * across + row + i]
+        inside = (row + i < rows) & (column + j < columns)
+        at = kl.select(inside, (column + j) * across + row + i, 0)
+        found.append((j * tile.pitch + i, source[read + at]))
+    for to, value in found:
+        staged[to] = value
     kl.barrier()
     for i, j in tile.by_columns(units):
         if (column + j < columns) & (row + i < rows):
@@ -131,7 +136,7 @@ def transposing_launch(over: Transfer, info: DeviceInfo, label: str) -> Launch:
         tuple(over.written[i] for i in rest),
     )
     blocks = prod(problem.sizes)
-    tile = SharedTile.of(rows, columns)
+    tile = SharedTile.of(rows, columns, int(over.dtype.itemsize))
     shared = info.shared_room(tile.size, over.dtype.itemsize)
     if info.max_units > 1 and info.has("barrier") and shared <= info.shared_bytes:
         cubes = blocks * -(-rows // tile.rows) * -(-columns // tile.columns)
