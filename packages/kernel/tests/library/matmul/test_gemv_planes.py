@@ -5,8 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from calor.dtypes import bfloat16
 from calor_interpreter.device import MANY_UNITS, LanesDevice
 from calor_kernel.library.matmul import gpu_ways
+from calor_kernel.library.matmul.gemv_plan import gemv_plan
+from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.runtime.backend import KernelBackend
 
 from .test_matmul import ONE, check
@@ -132,3 +135,27 @@ def test_random_shapes(backend, taken, seed):
     dtype = ("float32", "bfloat16", "float16")[int(rng.integers(3))]
     check(backend, ((m, k), (k, n), ONE, NONE, orders), dtype, dtype)
     assert taken
+
+
+# Columns of odd rows, of which an access has one element: terms in whole accesses of A, in parts
+# of those, and behind the last.
+COLUMNS = [(4, 64, 37), (3, 72, 41), (8, 80, 33), (2, 36, 65), (4, 66, 39)]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("shape", COLUMNS, ids=str)
+def test_an_access_of_a_serves_adjacent_terms(backend, taken, shape, dtype):
+    m, k, n = shape
+    check(backend, ((m, k), (k, n), ONE, NONE, (None, None)), dtype, dtype)
+    check(backend, ((m, k), (k, n), ONE, NONE, ((1, 0), None)), dtype, dtype)
+    assert taken
+
+
+def test_cubes_have_more_planes_where_little_is_in_flight():
+    wide = replace(MANY_UNITS, max_units=1024, max_cube=(1024, 1024, 64), planes=(32,), cores=132)
+    plans = {}
+    for columns in (4489, 1 << 17):
+        operands = Operand((0, 0), 512, 1, 0, bfloat16), Operand((0, 0), 1, columns, 0, bfloat16)
+        plans[columns] = gemv_plan(Product((1, 1), 4, columns, 512, *operands, bfloat16), wide)
+    assert [(plan.planes, plan.a_width) for plan in plans.values()] == [(16, 8), (8, 4)]
+    assert plans[4489].width == 1

@@ -16,6 +16,7 @@ from calor_kernel.contract.choices import exceeds, is_size
 from calor_kernel.contract.ways import ranked
 from calor_kernel.contract.work import Input, Request, Work
 from calor_kernel.library.conv.problem import Axis, Convolution, Correlation
+from calor_kernel.library.gemm.mma import ACCESS
 from calor_kernel.library.matmul.gpu_ways import WAYS
 from calor_kernel.library.matmul.problem import Operand, Product
 from calor_kernel.library.matmul.task import Task
@@ -44,8 +45,10 @@ def product_works(one: Convolution, request: Request) -> Iterator[Work]:
     """Yield the works of a problem that is a product, the likeliest first."""
     product = product_of(one.seen, one.rounded)
     assert product is not None
-    streamed = _streamed(product)
-    task = Task(product, (Input(1), Input(0)), one.info, tail=one.tail, streamed=streamed)
+    task = Task(
+        product, (Input(1), Input(0)), one.info, tail=one.tail, streamed=_streamed(product),
+        alone=not product.b.in_accesses(ACCESS // product.b.dtype.itemsize, product.n, product.k),
+    )  # fmt: skip
     ways = [way for way in WAYS if way.name not in _GENERAL]
     found = ranked(ways, task, request)
     single = product.n == 1 and not is_size(product.n) and product.dtype.kind == "float"

@@ -28,8 +28,11 @@ ROWS = (1, 2, 4, 8)
 _HOLDING, _HELD, _CUBES, _SHARE = 8, 10, 3, 72 << 10
 # The least lanes of planes whose cores have the registers of a GPU.
 _LANES = 32
-# The most sums of a unit.
-_SUMS = 16
+# The most sums of a unit, and those beside which it has registers for many narrow accesses.
+_SUMS, _FEW = 16, 4
+# Planes of a cube that divide the K axis of columns, or twice as many, with room for their sums in
+# shared memory, and the bytes in flight that keep a core's share of the memory busy.
+_DEEP, _ROOM, _FLIGHT = 8, 32 << 10, 12 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,8 @@ class GemvPlan:
     whether an access of ``width`` elements of B lies along the K axis; then a unit has ``each``
     columns, else those of an access. ``a_width``: the elements of an access of A. ``rows`` rows of
     C are computed together. ``unroll``: the accesses along the K axis that are in flight, which are
-    all of a unit if B is ``held``; ``even``: whether all units have as many then.
+    all of a unit if B is ``held``; ``even``: whether all units have as many then. Those of columns
+    are of adjacent terms, so that an access of A serves several.
     """
 
     accumulate: DType
@@ -86,6 +90,26 @@ class GemvPlan:
     def terms(self) -> int:
         """The terms of an access."""
         return self.width if self.along else 1
+
+    @property
+    def adjacent(self) -> int:
+        """The adjacent terms of a unit."""
+        return self.width if self.along else self.unroll
+
+    @property
+    def whole(self) -> int:
+        """The terms of an access that divide the K axis."""
+        return self.width if self.along else self.a_width
+
+    @property
+    def step(self) -> int:
+        """The terms between the accesses of a unit that are in flight."""
+        return self.deep * self.shares * self.width if self.along else 1
+
+    @property
+    def reach(self) -> int:
+        """The terms of all units' accesses that are in flight."""
+        return self.deep * self.shares * self.terms * self.unroll
 
 
 def access_of(operand: Operand, size: int, k: int) -> int:
@@ -174,6 +198,31 @@ def _holding(
 
 
 @choice(low=1)
+def _planes_deep(
+    n: int, k: int, blocks: int, columns: int, nbytes: int, terms: int, most: int, cores: int
+) -> int:
+    """Return the planes of a cube of ``columns``, which divide the K axis.
+
+    As many as keep memory busy: ``nbytes`` of each plane, of ``terms`` terms, are in flight. Fewer
+    cubes than cores are better divided along the K axis.
+
+    >>> _planes_deep(4489, 512, 1, 32, 512, 8, 16, 132)
+    16
+    >>> _planes_deep(4489, 512, 1, 32, 4096, 8, 16, 132)
+    8
+    >>> _planes_deep(1024, 512, 1, 32, 512, 8, 16, 132)
+    8
+    """
+    planes = min(_DEEP, most)
+    cubes = -(-n // columns) * blocks
+    room = cubes >= cores and cubes * nbytes * planes < _FLIGHT * cores
+    while room and 2 * planes <= most and 2 * planes * terms <= k:
+        planes *= 2
+        room = cubes * nbytes * planes < _FLIGHT * cores
+    return planes
+
+
+@choice(low=1)
 def _accesses(k: int, step: int) -> int:
     """Return the accesses along the K axis that a unit has."""
     return max(1, -(-k // step))
@@ -188,11 +237,25 @@ def gemv_plan(product: Product, info: DeviceInfo) -> GemvPlan:
     along = b.depth == 1 or b.free != 1
     width = access_of(b, product.n, product.k)
     if not along:
-        most = max(1, min(info.max_units // lanes, 8))
         given = (product.n, width, int(b.dtype.itemsize), blocks, lanes, info.cores)
         wide = int(_lanes_across(*given))
-        unroll = _unroll(b, width, rows, 4)
-        return GemvPlan(accumulate, rows, False, width, 1, lanes, wide, width, most, most, unroll)
+        # Narrow accesses leave registers for more of them.
+        unroll = _AHEAD // 4 if width * rows <= _FEW else _unroll(b, width, rows, 4)
+        sums = rows * wide * width * accumulate.itemsize
+        most = max(1, min(info.max_units // lanes, max(_ROOM // sums, _DEEP), 2 * _DEEP))
+        nbytes = lanes * unroll * width * int(b.dtype.itemsize)
+        terms = lanes // wide * unroll
+        planes = int(
+            _planes_deep(
+                product.n, product.k, blocks, wide * width, nbytes, terms, most, info.cores
+            )
+        )
+        a_width = 1
+        if product.a.depth == 1:
+            a_width = min(unroll, access_of(product.a, product.m, product.k))
+        return GemvPlan(
+            accumulate, rows, False, width, a_width, lanes, wide, width, planes, planes, unroll
+        )
     if b.depth != 1:
         width = 1
     a_width = width if product.a.in_accesses(width, product.m, product.k) else 1
@@ -245,7 +308,9 @@ def briefly(plan: GemvPlan, product: Product) -> GemvPlan:
     if plan.held:
         return plan
     step = plan.deep * plan.shares * plan.terms
-    return replace(plan, unroll=min(plan.unroll, int(_turns(product.k, step, plan.unroll))))
+    unroll = min(plan.unroll, int(_turns(product.k, step, plan.unroll)))
+    a_width = plan.a_width if plan.along else min(plan.a_width, unroll)
+    return replace(plan, unroll=unroll, a_width=a_width)
 
 
 def _shared(
@@ -262,5 +327,5 @@ def gemv_parts(product: Product, plan: GemvPlan, info: DeviceInfo) -> int:
         return 1
     cubes = -(-product.n // plan.columns) * -(-product.m // plan.rows) * product.batches
     # Each unit has several turns, so that a part costs more than its sums.
-    turns = product.k // (plan.deep * plan.shares * plan.terms * plan.unroll)
+    turns = product.k // plan.reach
     return fewest_parts(2 * cubes, turns, 2, info.cores)

@@ -27,6 +27,8 @@ from calor_kernel.library.matmul.task import Batches, Given, Sizes, Strides, Tas
 # Bytes of a line of the cache, the cubes of a core that fetch B early, since later ones start when
 # nothing is left to wait for, and the most lines of a unit.
 _LINE, _EARLY, _FETCHED = 128, 6, 4
+# Planes of a cube from which compilers let units have too many registers for another cube.
+_FEW_PLANES = 8
 
 
 @kl.kernel
@@ -59,6 +61,9 @@ def gemv_planes(
         # The compiler otherwise spills some registers, or loads one access after another, rather
         # than take more.
         kl.launch_attributes(cubes_per_core=max(1, (512 if plan.rows == 1 else 256) // plan.units))
+    elif plan.planes > _FEW_PLANES:
+        # There are hardly more of these cubes than cores, which run at a time.
+        kl.launch_attributes(cubes_per_core=2)
     m, n = sizes.m, sizes.n
     number = kl.cube_position(2)
     batch, begin, end = split.terms(number, sizes.k)
@@ -71,9 +76,8 @@ def gemv_planes(
     first_row = kl.cube_position(1) * plan.rows
     column = kl.cube_position(0) * plan.columns + group * plan.span + across * plan.each
     right = Right(b, b_start, column, n, strides.b_depth, strides.b_column, plan)
-    step = plan.deep * plan.shares * plan.terms
-    first = begin + (share * plan.deep + deep) * plan.terms
-    reach = step * plan.unroll
+    step, reach = plan.step, plan.reach
+    first = begin + (share * plan.deep + deep) * plan.adjacent
     beyond = None if plan.even else end
     ahead: list[list[kl.Number]] = []
     if plan.held:
@@ -111,7 +115,7 @@ def gemv_planes(
         first = first + reach
     if not plan.held:
         rest: kl.Number = first
-        for p in kl.loop_range(first, end - (reach - step), reach):
+        for p in kl.loop_range(first, end - (plan.unroll - 1) * step, reach):
             add_terms(sums, left, right, p, step, None)
             rest = p + reach
         for p in kl.loop_range(rest, end, reach):
@@ -164,12 +168,26 @@ class Left:
     def take(self, p: kl.Number, end: kl.Number | None) -> list[list[kl.Number]]:
         """Return each row's elements of an access of B at a term, 0 from ``end`` on."""
         plan, source = self.plan, self.source
-        if plan.a_width > 1:
+        if plan.along and plan.a_width > 1:
             vectors = [taken(source, row + p, plan.a_width, p, end) for row in self.rows]
             wide = [vector.to(plan.accumulate) for vector in vectors]
             return [[vector[i] for i in range(plan.a_width)] for vector in wide]
         places = [[row + (p + i) * self.depth for i in range(plan.terms)] for row in self.rows]
         return [[taken(source, at, 1, p, end) for at in row] for row in places]
+
+    @kl.helper
+    def several(self, p: kl.Number, end: kl.Number | None) -> list[list[list[kl.Number]]]:
+        """Return each row's element of each of the adjacent terms from a term on."""
+        plan, wide = self.plan, self.plan.a_width
+        made: list[list[list[kl.Number]]] = []
+        for first in range(0, plan.unroll, wide):
+            vectors = [
+                taken(self.source, row + p + first, wide, p + first, end) for row in self.rows
+            ]
+            made += [
+                [[vector[i] if wide > 1 else vector] for vector in vectors] for i in range(wide)
+            ]
+        return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +279,8 @@ def add_taken(
     plan, wide = right.plan, right.plan.accumulate
     # Of few rows all accesses are issued before the first is used.
     several = [left.take(p + u * step, end) for u in range(len(rights) if plan.held else 0)]
+    if plan.a_width > 1 and not plan.along:
+        several = left.several(p, end)
     for u, vectors in enumerate(rights):
         term = p + u * step
         if plan.along:
@@ -268,7 +288,7 @@ def add_taken(
         else:
             across = vectors[0].to(wide)
             factors = [[across[j]] for j in range(plan.width)]
-        for r, row in enumerate(several[u] if plan.held else left.take(term, end)):
+        for r, row in enumerate(several[u] if several else left.take(term, end)):
             values = [value.to(wide) for value in row]
             for j, column in enumerate(factors):
                 for value, factor in zip(values, column, strict=True):
@@ -304,7 +324,7 @@ def gemv_launches(
     ``before``: the arguments of a prologue that computes A.
     """
     product = task.product
-    parts = Parts.of(product.k, count, plan.terms)
+    parts = Parts.of(product.k, count, plan.adjacent)
     # A part has fewer terms than a row.
     plan = replace(plan, even=plan.even and parts.count == 1)
     task, target, after = in_parts(task, parts, turned)
@@ -330,8 +350,8 @@ def gemv_launches(
         ),
         task.effort(name),
         a=left if before is None else None, b=right, c=target,
-        sizes=Sizes(product.m, product.n, Multiple(product.k, plan.terms)), strides=strides,
-        batches=task.batches(by_a, by_b), split=parts.across(product.batches, plan.terms),
+        sizes=Sizes(product.m, product.n, Multiple(product.k, plan.whole)), strides=strides,
+        batches=task.batches(by_a, by_b), split=parts.across(product.batches, plan.adjacent),
         early=_EARLY * task.info.cores,
         c_row=c_row, c_column=c_column, plan=plan,
         **(before or {"before": None}), **following,

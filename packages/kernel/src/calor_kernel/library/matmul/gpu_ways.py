@@ -22,6 +22,7 @@ from calor_kernel.library.matmul import (
     predicated_mma,
     predicated_simt,
     skinny_mma,
+    unit_blocks,
     unit_sums,
 )
 from calor_kernel.library.matmul.gemv_plan import gemv_parts, gemv_plan
@@ -53,6 +54,8 @@ _GROUPED = ("async_matrix", "async_copy", "barrier", "planes")
 # The rows or columns up to which GEMV is the first choice: before matrix instructions, before SIMT
 # tiles, and before tiles of any type.
 _BEFORE_MMA, _BEFORE_SIMT, _BEFORE_TILES = 4, 8, 32
+# The same where other ways copy an operand first, of which they read the whole.
+_ALONE = 16
 # The same before matrix instructions of planes, where memory and not a cache has the matrix: of
 # more rows the multiply-adds of units take longer than its loads.
 _BEYOND_CACHE = 2
@@ -109,11 +112,15 @@ Works = Iterator[Work | Dropped]
 
 
 def _unit_sums_refusal(task: Task, request: Request) -> str | None:
-    return unit_sums.refusal(task.product)
+    reason = unit_sums.refusal(task.product)
+    return None if reason is None or unit_blocks.refusal(task.product) is None else reason
 
 
 def _unit_sums(task: Task, request: Request) -> Works:
-    yield task.work(unit_sums.unit_sums_launch(task), name="unit sums")
+    if unit_sums.refusal(task.product) is None:
+        yield task.work(unit_sums.unit_sums_launch(task), name="unit sums")
+    else:
+        yield task.work(unit_blocks.unit_blocks_launch(task), name="unit blocks")
 
 
 def _team_sums_refusal(task: Task, request: Request) -> str | None:
@@ -135,7 +142,9 @@ def _gemv_refusal(task: Task, request: Request) -> str | None:
     if not (info.has("barrier") and info.has("planes")):
         return "units of a cube cannot add their sums"
     most = _BEFORE_SIMT if product.single else _BEFORE_TILES
-    if _by_planes(product, info):
+    if task.alone:
+        most = _ALONE
+    elif _by_planes(product, info):
         most = _BEFORE_MMA
         if skinny_mma.refusal(product) is None and skinny_mma.is_beyond(product):
             most = _BEYOND_CACHE

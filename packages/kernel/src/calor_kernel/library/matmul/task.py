@@ -113,6 +113,7 @@ class Task:
     ``before``: the launches that prepare operands; ``scratch``: the bytes of each of their blocks.
     ``tail``: the epilogue, on the memory of the result also where the operands are swapped.
     ``streamed``: whether tiles may be half empty, since one operand is so long that memory decides.
+    ``alone``: whether ways by whole accesses would copy that operand first.
     """
 
     product: Product
@@ -122,6 +123,7 @@ class Task:
     scratch: tuple[int, ...] = ()
     tail: Tail | None = None
     streamed: bool = False
+    alone: bool = False
 
     def operands(self, a_align: int = 0, b_align: int = 0) -> tuple[Bound, Bound]:
         """Return both operands with the alignment of their accesses in bytes."""
