@@ -264,6 +264,29 @@ def test_one_launch(row, chain):
     assert launches[-1].label.startswith(LABELS[row, chain])
 
 
+@pytest.mark.parametrize("row", ["fragments", "TMA, TF32"])
+@pytest.mark.parametrize("cores", [200, 1])
+def test_groups_of_one_launch(row, cores, monkeypatch):
+    """A channel of what follows is that of its group, in tiles and in parts of sums."""
+    few = dict.fromkeys((True, False), 1000)
+    monkeypatch.setattr("calor_kernel.library.conv.each_group._FLOPS", few)
+    monkeypatch.setattr("calor_kernel.library.conv.joined_groups._CHANNELS", 99)
+    monkeypatch.setattr("calor_kernel.library.conv.implicit_gemm_mma_launch._SHARE", 96)
+    info, dtype, precision = ROWS[row]
+    info = replace(info, cores=cores)
+    monkeypatch.setattr("calor_kernel.library.conv.each_group._idle", lambda one: True)
+
+    def function(x, w, a, r):
+        return calor.relu(conv(x, w, padding=1, groups=3) * a + r)
+
+    shapes = [(2, 96, 6, 8), (72, 32, 3, 3), (72, 1, 1), (2, 72, 6, 8)]
+    graph, arrays = graph_of(function, dtype, shapes, precision), operands(shapes, dtype)
+    found, launches = run(graph, arrays, info, (ProductFuser(),))
+    assert [launch.label.startswith("conv mma") for launch in launches].count(True) == 1
+    assert launches[-1].label.startswith(("conv mma", "conv parts"))
+    near(found, function, arrays, dtype, precision)
+
+
 def test_a_way_without_epilogues_is_followed_by_the_chain():
     """A way that does not take the epilogue loses nothing."""
 

@@ -460,3 +460,36 @@ def test_few_filters_of_long_sums_take_tiles_with_empty_rows():
     work, *_ = lower_conv(request_of("conv", row, bfloat16, H200))
     assert work.launches[-1].label.startswith("conv mma")
     check(KernelBackend("lanes", lambda index: LanesDevice(H200)), "conv", row, "bfloat16")
+
+
+# Groups of whole accesses: rows beyond a group's last channel, strides, one tap, several phases.
+SEVERAL = [
+    ((2, 48, 6, 7), (80, 24, 3, 3), ONE, PADDED, ONE, 2),
+    ((1, 64, 9, 8), (96, 16, 3, 3), (2, 2), PADDED, ONE, 4),
+    ((3, 96, 5, 6), (96, 32, 1, 1), ONE, (NONE, NONE), ONE, 3),
+    ((2, 48, 8, 6), (48, 16, 2, 3), (2, 1), ((1, 0), (0, 1)), (1, 2), 3),
+    ((2, 64, 30), (64, 32, 5), (1,), ((2, 2),), (1,), 2),
+]
+
+
+@pytest.mark.parametrize("op", OPS[:2])
+@pytest.mark.parametrize("row", SEVERAL, ids=str)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize("info", [INFO, H200], ids=["planes", "warp groups"])
+def test_small_groups_are_tiles_of_one_launch(op, row, dtype, info, monkeypatch):
+    """One after another they would leave cores idle."""
+    few = dict.fromkeys((True, False), 1000)
+    monkeypatch.setattr("calor_kernel.library.conv.each_group._FLOPS", few)
+    monkeypatch.setattr("calor_kernel.library.conv.joined_groups._CHANNELS", 99)
+    monkeypatch.setitem(DIGITS, "float32", 2e-3)
+    for cores, parts in ((200, True), (1, False)):
+        given = replace(info, cores=cores)
+        request = request_of(op, row, getattr(dtypes, dtype), given)
+        request = replace(request, attributes={**request.attributes, "precision": "high"})
+        work, *_ = LOWERINGS[op](request)
+        assert work.way.name == "each group"
+        count = sum(one.build.function.name == "conv_mma" for one in work.launches)
+        assert (count == 1) == parts
+        if parts:
+            backend = KernelBackend("lanes", lambda index, given=given: LanesDevice(given))
+            check(backend, op, row, dtype, precision="high")

@@ -45,6 +45,7 @@ def conv_mma(
     strides: tuple[kl.Stride, ...],
     phases: tuple[PhaseOnDevice, ...],
     volumes: VolumesOnDevice | None,
+    groups: tuple[kl.Size, ...],
     after: After | None,
     *,
     plan: MmaPlan,
@@ -58,9 +59,17 @@ def conv_mma(
     Pixels of two ``halves`` alternate along a row of the result, and are written together.
     ``pairs``: whether pixels are dense in the result, or halves are, and even in number, so that
     two are one access. ``ragged``: whether tiles have rows beyond the last channel. With
-    ``volumes``, images are planes of these.
+    ``volumes``, images are planes of these. ``groups``: the distances of groups in both operands,
+    which are along z too; () for one. ``rows_total``: the output channels of a group.
     """
     number, split = kl.cube_position(2) // splits, kl.cube_position(2) % splits
+    of_w: kl.Index = 0
+    of_x: kl.Index = 0
+    of_c: kl.Index = 0
+    if groups:
+        together = len(phases) // halves
+        group, number = number // together, number % together
+        of_w, of_x, of_c = group * groups[0], group * groups[1], group * rows_total
     first_row, first_column = kl.cube_position(1) * plan.rows, kl.cube_position(0) * plan.columns
     pipe = kl.Pipeline(plan.stages, *plan.tiles, how=kl.way_of_units())
     made = []
@@ -70,14 +79,15 @@ def conv_mma(
             pass_over(pipe)
         begin, end = split * phase.share, kl.min((split + 1) * phase.share, phase.terms)
         sums, row, column = plan.sums()
-        rows = Rows(w, rows_total, w_row, first_row)
-        load = window_loader(
-            rows, x, Reader(phase.windows, strides, volumes), phase, first_column, end, plan
-        )
+        rows = Rows(w, rows_total, w_row, first_row, of_w)
+        reader = Reader(phase.windows, strides, volumes)
+        load = window_loader(rows, x, reader, phase, first_column, end, plan, of_x)
         plan.accumulate(sums, pipe, (load,), row, column, begin, end)
         made.append(sums)
     phase = chosen(phases[::halves], number)
-    known = row_operands(made[0], writer(epilogue, after, c, 0), first_row + row, rows_total, plan)
+    known = row_operands(
+        made[0], writer(epilogue, after, c, 0), first_row + row, rows_total, plan, of_c
+    )
     for j, far in columns_of(made[0][0]):
         down, right = made[0][0][j].lane_place()
         place = first_column + column + j * plan.shape.n + right + far
@@ -108,13 +118,15 @@ def conv_mma(
                         step = len(values) if pairs else halves
                         found = kl.pack(values[e * step : (e + 1) * step])
                         if not ragged or (to < rows_total):
+                            channel = of_c + to
                             if ends is None:
-                                c.store(at + to * result.channel, found.to(c.dtype))
+                                c.store(at + channel * result.channel, found.to(c.dtype))
                             else:
                                 pixel = kl.assume_multiple(within, found.width)
                                 ends.write(
-                                    at + to * result.channel, found, to, pixel, of_row=of_row
-                                )
+                                    at + channel * result.channel, found, channel, pixel,
+                                    of_row=of_row,
+                                )  # fmt: skip
 
 
 @kl.helper
@@ -124,11 +136,12 @@ def row_operands(
     first: kl.Number,
     rows: kl.Number,
     plan: MmaPlan,
+    before: kl.Index,
 ) -> dict[tuple[int, int], dict[int, kl.Number]]:
     """Return what the columns of each row of a unit share, by the tile and the row in it.
 
     Reads behind the conditions of a column would each wait for memory. ``first``: the first row of
-    the planes' part; rows from ``rows`` on repeat the last.
+    the planes' part; rows from ``rows`` on repeat the last. ``before``: the rows of other groups.
     """
     found: dict[tuple[int, int], dict[int, kl.Number]] = {}
     if ends is None:
@@ -141,18 +154,23 @@ def row_operands(
     if shared * len(places) > _HELD:
         return found
     for i, r in places:
-        found[i, r] = ends.of_row(kl.min(first + i * plan.shape.m + down + r, rows - 1))
+        near = kl.min(first + i * plan.shape.m + down + r, rows - 1)
+        found[i, r] = ends.of_row(before + near)
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of an operand, ``step`` apart; a tile begins at row ``first`` of ``total``."""
+    """Rows of an operand, ``step`` apart; a tile begins at row ``first`` of ``total``.
+
+    ``begin``: where the first row begins.
+    """
 
     memory: kl.Pointer
     total: kl.Number
     step: kl.Number
     first: kl.Number
+    begin: kl.Index = 0
 
 
 @kl.helper
@@ -164,6 +182,7 @@ def window_loader(
     first_column: kl.Number,
     end: kl.Number,
     plan: MmaPlan,
+    begin_of_x: kl.Index = 0,
 ) -> Loader:
     """Return what copies a step's tiles, with zeros for padding and beyond the operands.
 
@@ -183,14 +202,16 @@ def window_loader(
         for turn in kl.range(plan.rows // apart):
             row = line + turn * apart
             inside = there & (rows.first + row < rows.total)
-            of = (rows.first + row) * rows.step + begin_of
+            of = rows.begin + (rows.first + row) * rows.step + begin_of
             pipe.copy(0, left_at(row, term), rows.memory, of, plan.access, inside, near=True)
         far_y, far_x, far = reader.tap(k)
         far_plane = reader.tap_plane(k)
         for turn, (at, y, across, plane) in enumerate(starts):
             place = line + turn * apart
             inside = there & reader.inside(y + far_y, across + far_x, plane, far_plane)
-            pipe.copy(1, right_at(term, place), x, at + far, plan.access, inside, near=True)
+            pipe.copy(
+                1, right_at(term, place), x, begin_of_x + at + far, plan.access, inside, near=True
+            )
 
     return load
 

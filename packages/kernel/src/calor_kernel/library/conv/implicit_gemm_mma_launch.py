@@ -104,14 +104,21 @@ def mma_refusal(one: Convolution, request: Request) -> str | None:
         return "it has more than two spatial axes"
     groups, rows, columns = (p.leads[i].size for i in p.roles)
     channels = columns if p.by_weight else p.depth.size
-    if groups != 1:
-        return "it has groups"
+    if groups != 1 and (p.by_weight or not adjacent(p)):
+        return "it has groups whose channels fill no accesses, or is their weight gradient"
     taps = prod(a.terms for a in p.axes)
     deep = p.depth.size if p.by_weight else channels
     if channels < 3 or (rows < _LEAST and deep * taps < _LONG):
         return f"it has fewer than {_LEAST} rows or 3 channels"
     enough = columns * prod(a.count for a in p.axes) >= _LEAST and deep * taps >= _LEAST
     return None if enough else f"it has fewer than {_LEAST} columns or terms"
+
+
+def adjacent(problem: Correlation) -> bool:
+    """Return whether groups are adjacent channels of the image, each of whole accesses."""
+    p, (_, groups, _) = problem, problem.leads
+    access = ACCESS // p.a.dtype.itemsize
+    return bool(groups.a == p.depth.size * p.depth.a and p.depth.size % access == 0)
 
 
 def plans_of(problem: Correlation, info: DeviceInfo) -> Iterator[tuple[MmaPlan, bool]]:
@@ -168,6 +175,8 @@ def _fills(problem: Correlation, plan: MmaPlan, lowest: int, info: DeviceInfo) -
     if few and plan.rows > lowest:
         return False
     tiles = -(-row.size // plan.rows) * -(-columns // plan.columns)
+    if not problem.by_weight:
+        tiles *= problem.leads[1].size
     if few and not problem.by_weight:
         return bool(tiles >= _WAVES * info.cores)
     # A weight gradient's long sums are split for any tile.
@@ -229,14 +238,17 @@ def _of_pixels(
     ``joined``: whether two phases are computed together where possible, for any dtype. ``tail``:
     the epilogue of a convolution. ``before``: whether images are rounded to TF32 already.
     """
-    steps = Steps()
+    steps, groups = Steps(), problem.leads[1].size
     # Warp-group instructions truncate float32 to TF32.
     rounded = plan.grouped and plan.dtype is float32
-    x = image_of(problem, steps, info, rounded and not before)
-    block = plan.depth if x.room % plan.depth == 0 else x.room
-    weights = weights_of(problem, x.room, block, steps, info, rounded)
+    # Groups are adjacent channels of one copy.
+    whole = replace(problem.depth, size=groups * problem.depth.size)
+    x = image_of(replace(problem, depth=whole), steps, info, rounded and not before)
+    room = x.room if groups == 1 else problem.depth.size
+    block = plan.depth if room % plan.depth == 0 else room
+    weights = weights_of(problem, room, block, steps, info, rounded)
     halves = 2 if alternates(problem) and (joined or joins(problem)) else 1
-    operands = Operands(x, x.room, block, weights)
+    operands = Operands(x, room, block, weights)
     add_pixels(problem, plan, operands, halves, steps, info, tail)
     return steps.work()
 
@@ -266,10 +278,13 @@ def add_pixels(
 ) -> None:
     """Add the product of windows, and the sums of its parts; ``halves``: phases of a tile."""
     p, dtype, x, weights = problem, problem.a.dtype, operands.x, operands.weights
-    (images, _, outputs), axes, volumes = p.leads, two_axes(p), operands.volumes
+    (images, groups, outputs), axes, volumes = p.leads, two_axes(p), operands.volumes
     phases = phases_of(p, weights)
-    tiles = -(-outputs.size // plan.rows) * sum(
-        -(-pixels_of(phase.problem) // plan.columns) for phase in phases
+    rows = groups.size * outputs.size
+    tiles = (
+        groups.size
+        * -(-outputs.size // plan.rows)
+        * sum(-(-pixels_of(phase.problem) // plan.columns) for phase in phases)
     )
     least = min(terms_of(phase.problem, operands.room) for phase in phases)
     splits = max(1, min(info.cores // max(tiles, 1), least // _SHARE))
@@ -280,7 +295,7 @@ def add_pixels(
     strides = row_major([axis.count for axis in axes])
     steps_of = ((1,) * (2 - len(p.axes)) + phases[0].steps) if phases else (1, 1)
     to = tuple(s * by for s, by in zip(strides, steps_of, strict=True))
-    spans = (images.size * x.strides[0], outputs.size * weights.row, splits * part_step)
+    spans = (images.size * x.strides[0], rows * weights.row, splits * part_step)
     index = kl.index_dtype(*spans, *(pixels_of(phase.problem) for phase in phases))
     pairs = run_of(plan.shape) == 2 and halves == 2 and to[1] == 2 and axes[1].count % 4 == 0
     if len(phases) == 1:
@@ -298,12 +313,12 @@ def add_pixels(
                 Grid(
                     (
                         *(-(-columns // plan.columns), -(-outputs.size // plan.rows)),
-                        splits * (len(some) // halves),
+                        splits * (len(some) // halves) * groups.size,
                     ),
                     (plan.units, 1, 1), info.planes[0], index,
                 ),
                 Effort(
-                    f"conv mma {plan.rows}x{plan.columns}", 2 * outputs.size * work,
+                    f"conv mma {plan.rows}x{plan.columns}", 2 * rows * work,
                     p.nbytes * len(some) // len(phases),
                 ),
                 w=weights.bound.aligned(ACCESS), x=x.bound.aligned(ACCESS),
@@ -311,7 +326,7 @@ def add_pixels(
                 rows_total=outputs.size, w_row=Multiple(weights.row, plan.access), splits=splits,
                 part_step=Multiple(part_step, run),
                 result=ResultStrides(
-                    Multiple(channel, run), Multiple(outputs.size * channel, run), *to
+                    Multiple(channel, run), Multiple(rows * channel, run), *to
                 ),
                 strides=[Multiple(n, plan.access) for n in x.strides],
                 phases=[
@@ -320,11 +335,13 @@ def add_pixels(
                     )
                     for phase in some
                 ],
-                volumes=volumes, plan=plan, pairs=pairs, halves=halves,
+                volumes=volumes, groups=(
+                    Multiple(weights.group, plan.access), Multiple(p.depth.size, plan.access)
+                ) if groups.size > 1 else (), plan=plan, pairs=pairs, halves=halves,
                 ragged=outputs.size % plan.rows != 0, **following,
             )  # fmt: skip
     sizes = (1, 1, p.size, part_step)
-    image = outputs.size, channel
+    image = rows, channel
     launch_sum(steps, target, dtype, sizes, splits, part_step, info, tail, image)
 
 

@@ -119,12 +119,13 @@ def _last(
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Rows of terms: strides of rows, of blocks of channels and of both axes' taps."""
+    """Rows of terms: strides of rows, of blocks of channels, of both axes' taps, and of groups."""
 
     bound: Bound
     row: int
     block: int
     taps: tuple[int, int]
+    group: int = 0
 
 
 def weights_of(
@@ -142,23 +143,28 @@ def weights_of(
     tap before the next tap. ``rounded``: to TF32. ``source``: where they are, if not the operand.
     """
     p, (down, across) = problem, two_axes(problem)
-    source, rows = source or operand(1, p.b), p.leads[2]
+    source, groups, rows = source or operand(1, p.b), p.leads[1], p.leads[2]
     access, taps = ACCESS // p.b.dtype.itemsize, down.terms * across.terms
-    aligned = all(n % access == 0 for n in (p.depth.size, p.b.offset, rows.b))
+    several = groups.b if groups.size > 1 else 0
+    aligned = all(n % access == 0 for n in (p.depth.size, p.b.offset, rows.b, several))
     if taps == 1 and p.depth.b == 1 and aligned and not rounded:
-        return Weights(source, rows.b, block, (0, 0))
-    target = steps.memory(max(rows.size * taps * room, 1) * p.b.dtype.itemsize)
+        return Weights(source, rows.b, block, (0, 0), several)
+    count = groups.size * rows.size * taps * room
+    target = steps.memory(max(count, 1) * p.b.dtype.itemsize)
     if p.depth.size:
-        sizes = 1, p.depth.size, (down.terms, across.terms)
-        strides = 0, p.depth.b, (down.b, across.b)
+        sizes = groups.size, p.depth.size, (down.terms, across.terms)
+        strides = several, p.depth.b, (down.b, across.b)
         steps.launches.append(
             last_launch(
                 source.place, target, p.b.dtype, sizes, strides, block, room // block, info, True,
                 rounded, (rows.size, rows.b),
             )
         )  # fmt: skip
-    bound = Bound(target, p.b.dtype)
-    return Weights(bound, taps * room, taps * block, (across.terms * block, block))
+    # Rows have the terms of all groups.
+    each = taps * room
+    line = groups.size * each
+    taps_of = across.terms * block, block
+    return Weights(Bound(target, p.b.dtype), line, taps * block, taps_of, each)
 
 
 def phases_of(problem: Correlation, weights: Weights) -> list[Part]:

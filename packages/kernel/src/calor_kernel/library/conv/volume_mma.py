@@ -38,6 +38,8 @@ def volume_mma_refusal(one: Convolution, request: Request) -> str | None:
     reason = volumes_refusal(one, request)
     if reason is not None or p.by_weight:
         return reason or "it is a weight gradient"
+    if p.leads[1].size != 1:
+        return "it has groups"
     if any(axis.divide != 1 for axis in p.axes) or p.axes[0].terms == 1:
         return "it has stride phases, or one tap along the first axis"
     first, high, _ = p.axes
