@@ -227,6 +227,22 @@ def test_few_updates_are_one_launch_in_their_order(dtype, shape):
         run_op(backend, "scatter_nd", [x, index, updates], {"update": "assign"})
 
 
+@pytest.mark.parametrize(("rows", "length"), [(40, 5), (64, 8), (129, 3)])
+def test_owners_and_sums_of_half_types_are_cleared_at_once(monkeypatch, rows, length):
+    monkeypatch.setattr(scatter_launch, "_IN_ONE", 0)
+    index = np.random.default_rng(2).integers(-rows, rows, (20, 1))
+    x, updates = numbers((rows, length), np.float16), numbers((20, length), np.float16, seed=1)
+    views = tuple(View.dense(spec(a.shape, as_dtype(a.dtype))) for a in (x, index, updates))
+    request = Request(
+        "scatter_nd", {"update": "add"}, views, (spec(x.shape, as_dtype(x.dtype)),), MANY_UNITS
+    )
+    (work,) = lower_scatter_nd(request)
+    labels = ["copy_dense", "scatter owners", "scatter claims", "scatter add", "scatter rounds"]
+    assert [launch.label for launch in work.launches] == labels
+    backend = KernelBackend("lanes", lambda index: LanesDevice(MANY_UNITS))
+    check(backend, "scatter_nd", [x, index, updates], {"update": "add"})
+
+
 def test_scatter_of_bools(backend):
     x, index = numbers((5, 3), np.bool_), np.array([[1], [1], [4]])
     for update in ("assign", "max", "min"):

@@ -34,6 +34,7 @@ from calor_kernel.contract.work import (
     Output,
     Refusal,
     Request,
+    Scratch,
     View,
     Work,
     row_major,
@@ -72,6 +73,8 @@ from calor_kernel.library.steps import Steps
 _NUMBERED: Final = (1 << 31) - 2
 # Units of a cube.
 _UNITS: Final = 256
+# Elements at whose multiples sums begin that are read in whole accesses.
+_WHOLE: Final = 64
 # Updates at most of which one launch does the work in their order: beyond, several launches are
 # faster, but not reproducible. Elements of a unit where there are many: it finds its row once.
 _IN_ONE: Final = 256
@@ -243,12 +246,18 @@ class CooperativeScatter:
 
     def _sum_apart(self) -> Refusal | None:
         """Add the launches that sum updates in float32, and round the sums of the updated rows."""
-        owners = self._owners()
+        moved, target = self.picks * self.length, self.target
+        # Sums lie behind the owners, so that one launch clears both.
+        begin = -(-self.count // _WHOLE) * _WHOLE
+        owners = self._owners(begin - self.count + moved)
         if isinstance(owners, Refusal):
             return owners
-        moved, target = self.picks * self.length, self.target
-        sums = self.steps.room(moved, float32)
-        self.steps.launches.append(clear(sums, moved, Effort("scatter sums", 0, 4 * moved)))
+        assert isinstance(owners.place, Scratch)
+        if owners.dtype is int32:
+            sums = Bound(replace(owners.place, offset=begin), float32)
+        else:
+            sums = self.steps.room(moved, float32)
+            self.steps.launches.append(clear(sums, moved, Effort("scatter sums", 0, 4 * moved)))
         given = {**self.found, "owners": owners, "sums": sums}
         grid, split = row_grid(self.info, self.picks, self.length)
         self.steps.add(
@@ -274,17 +283,21 @@ class CooperativeScatter:
         )
         return None
 
-    def _owners(self) -> Bound | Refusal:
-        """Add the launches that find the last update of each row."""
+    def _owners(self, behind: int = 0) -> Bound | Refusal:
+        """Add the launches that find the last update of each row.
+
+        ``behind``: numbers of 32 bits that are cleared behind those.
+        """
         number = int32 if self.picks <= _NUMBERED else int64
         if number is int64 and not self.info.has("atomics_64"):
             return Refusal(
                 f"{self.picks} updates are more than the device's atomics of 32 bits tell apart; "
                 "update in parts"
             )
-        owners = self.steps.room(self.count, number)
-        effort = Effort("scatter owners", 0, number.itemsize * self.count)
-        self.steps.launches.append(clear(owners, self.count, effort))
+        count = self.count + (behind if number is int32 else 0)
+        owners = self.steps.room(count, number)
+        effort = Effort("scatter owners", 0, number.itemsize * count)
+        self.steps.launches.append(clear(owners, count, effort))
         self._add_flat(claim_rows, "scatter claims", owners=owners)
         return owners
 
