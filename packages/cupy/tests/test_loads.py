@@ -179,7 +179,55 @@ def test_memory_of_steps_is_used_again(memory, monkeypatch):
     assert sum(a.nbytes for a in runtime.locked.values()) == 2 << 20, "nothing is in use"
 
 
-def test_small_arrays_and_refused_ones_are_ordinary(memory):
-    assert memory.host_array(100) is None
+def test_small_arrays_share_a_block_of_many_pages(memory):
+    runtime = memory.on.runtime
+    arrays = [memory.host_array(nbytes) for nbytes in (1, 100, 511, 512) for _ in range(3)]
+    assert len(runtime.locked) == 1, "one size: less than a thousandth of the block each"
+    for number, array in enumerate(arrays):
+        array[:] = number
+    assert all((array == number).all() for number, array in enumerate(arrays))
+    addresses = {array.ctypes.data for array in arrays}
+    assert all((address - min(addresses)) % 512 == 0 for address in addresses)
+    arrays.clear()
+    del array
+    assert {memory.host_array(300).ctypes.data for _ in range(2)} <= addresses
+    memory.page_locked.close()
+    memory.host_array(200)
+    assert len(runtime.locked) == 1, "what is cut in parts stays"
+
+
+def test_nothing_and_what_is_refused_is_ordinary(memory):
+    assert memory.host_array(0) is None
     memory.on.runtime.refuses = True
     assert memory.host_array(1 << 20) is None
+    assert memory.host_array(100) is None
+
+
+def test_a_copy_to_the_host_comes_in_stream_order(memory):
+    runtime = memory.on.runtime
+    there, size = np.arange(1000.0), 8000
+    room = memory.host_array(size)
+    memory.unload(there.ctypes.data, room)
+    assert not room.any(), "nobody has waited"
+    # The block is free again, for work that is queued behind.
+    runtime.streams[MAIN].append(lambda: there.fill(0))
+    back = np.zeros(1000)
+    memory.load(back.ctypes.data, room)
+    memory.settle()
+    runtime.streamSynchronize(MAIN)
+    assert (back == np.arange(1000.0)).all()
+    assert (room.view(float) == np.arange(1000.0)).all()
+
+
+def test_an_array_lives_until_its_copy_has_come(memory):
+    there = np.full(1 << 17, 5, np.uint8)
+    room = memory.host_array(1 << 17)
+    memory.unload(there.ctypes.data, room)
+    address = room.ctypes.data
+    del room
+    gc.collect()
+    assert memory.host_array(1 << 17).ctypes.data != address
+    memory.on.wait()
+    gc.collect()
+    taken = [memory.host_array(1 << 17) for _ in range(2)]
+    assert address in {array.ctypes.data for array in taken}

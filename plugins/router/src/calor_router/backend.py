@@ -203,8 +203,10 @@ class RouterBackend(Backend):
             return found
         home, inner, target = buffer.home, buffer.inner, self.members[number]
         if home == HOST:
-            bring = target.backend.load if ahead else target.backend.upload
-            found = bring(target.index, as_spec(inner.array, spec))
+            if ahead:
+                found = target.backend.load(target.index, as_spec(inner.for_load(target), spec))
+            else:
+                found = target.backend.upload(target.index, as_spec(inner.array, spec))
         else:
             found = move(inner, self.members[home], target, spec)
         self.count(spec.nbytes)

@@ -12,6 +12,8 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from calor.backends.device import Device
+
 # The place of a value in host memory, beside the members by number.
 HOST: Final = -1
 
@@ -34,23 +36,40 @@ class HostBuffer:
         The contents.
     counts : HostBytes
         Where the bytes are counted while the buffer lives.
+    source : Device, optional
+        The device from which the contents are on their way.
     """
 
-    __slots__ = ("array", "counts")
+    __slots__ = ("_array", "counts", "source")
     exported: Final = False
 
-    def __init__(self, array: np.ndarray[Any, Any], counts: HostBytes) -> None:
-        self.array = array
+    def __init__(
+        self, array: np.ndarray[Any, Any], counts: HostBytes, source: Device | None = None
+    ) -> None:
+        self._array = array
         self.counts = counts
+        self.source = source
         counts.in_use += array.nbytes
 
     def __del__(self) -> None:
-        self.counts.in_use -= self.array.nbytes
+        self.counts.in_use -= self._array.nbytes
 
     @property
     def nbytes(self) -> int:
         """The size in bytes."""
-        return self.array.nbytes
+        return self._array.nbytes
+
+    @property
+    def array(self) -> np.ndarray[Any, Any]:
+        """The contents, which are waited for."""
+        source, self.source = self.source, None
+        if source is not None:
+            source.backend.unloaded(source.index)
+        return self._array
+
+    def for_load(self, device: Device) -> np.ndarray[Any, Any]:
+        """Return the contents for a load to a device: those from there need not have come."""
+        return self._array if device is self.source else self.array
 
 
 class RoutedBuffer:

@@ -107,24 +107,37 @@ class Rooms:
                     return True
         return False
 
-    def leave(self, buffer: RoutedBuffer, member: int, spec: Spec) -> None:
-        """Take a value off a member; it goes to the host if it is nowhere else."""
+    def leave(self, buffer: RoutedBuffer, member: int, spec: Spec, late: bool = False) -> None:
+        """Take a value off a member; it goes to the host if it is nowhere else.
+
+        Parameters
+        ----------
+        buffer : RoutedBuffer
+            The value.
+        member : int
+            The member.
+        spec : Spec
+            The value's shape and dtype.
+        late : bool, optional
+            Whether a copy to the host may be under way on return; see `Backend.unload`.
+        """
         self._there[member].pop(id(buffer), None)
         if buffer.on(member) is None:
             return
         if buffer.home == member:
-            self.to_host(buffer, spec)
+            self.to_host(buffer, spec, late)
         else:
             buffer.drop(member)
 
-    def to_host(self, buffer: RoutedBuffer, spec: Spec) -> None:
+    def to_host(self, buffer: RoutedBuffer, spec: Spec, late: bool = False) -> None:
         """Let a value be on the host alone."""
         if buffer.home == HOST:
             buffer.without_copies()
             return
         member = self._backend.members[buffer.home]
-        array = member.backend.offload(member.index, buffer.inner, spec)
-        buffer.settle(HOST, HostBuffer(array, self.host))
+        copied = member.backend.unload if late else member.backend.offload
+        array = copied(member.index, buffer.inner, spec)
+        buffer.settle(HOST, HostBuffer(array, self.host, member if late else None))
         self._backend.count(spec.nbytes)
 
     def on_host(self, buffer: RoutedBuffer, spec: Spec) -> Array:

@@ -106,10 +106,12 @@ class Run:
             self._steps(held, direct)
         finally:
             if self.cut.streamed is not None:
-                # A run that failed leaves loads behind that no part waits for.
+                # A run that failed leaves loads behind that no part waits for. What is copied to
+                # the host is there at the end: its memory is no more than one run's.
                 for member in self.cut.streamed.peaks:
                     place = self.backend.members[member]
                     place.backend.loaded(place.index)
+                    place.backend.unloaded(place.index)
         held.update(passed)
         self.backend.device.fallbacks += self.fallbacks
         if self._plain and into is None:
@@ -124,7 +126,8 @@ class Run:
                 self._fetch(step.value, step.member, held)
             elif isinstance(step, Leave):
                 value = held[step.value]
-                self.backend.rooms.leave(value, step.member, self.graph.specs[step.value])
+                known = self.graph.specs[step.value]
+                self.backend.rooms.leave(value, step.member, known, late=True)
             else:
                 self._forget(step, held)
 

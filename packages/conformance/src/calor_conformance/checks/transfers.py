@@ -82,6 +82,15 @@ def waiting_on_the_host(place: Place) -> None:
         array[...] = 0
         kept = np.array(backend.download(index, there[n], known[n]))
         assert kept.tolist() == values[n].tolist(), f"{n} elements are shared with the host"
+    # They come back before the host has seen that they were gone.
+    gone = {n: backend.unload(index, buffer, known[n]) for n, buffer in there.items()}
+    there = {n: backend.load(index, array) for n, array in gone.items()}
+    backend.loaded(index, [*there.values()])
+    backend.unloaded(index)
+    for n, array in gone.items():
+        assert array.tolist() == values[n].tolist(), f"{n} elements came to the host as others"
+        kept = np.array(backend.download(index, there[n], known[n]))
+        assert kept.tolist() == values[n].tolist(), f"{n} elements went and came back as others"
     rooms = {n: backend.host_array(index, array.nbytes) for n, array in values.items()}
     for n, room in rooms.items():
         assert (room.dtype, room.shape) == (np.uint8, (values[n].nbytes,)), f"{room.dtype}"

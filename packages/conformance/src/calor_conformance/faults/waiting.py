@@ -57,6 +57,14 @@ class ForgetsAll(WaitsForOne):
                 buffer.array[...] = array
 
 
+class NeverThere(Broken):
+    """Copies to the host are begun, and nobody waits for them."""
+
+    def unload(self, index: int, buffer: Any, spec: Spec) -> Array:
+        """Return an array without the contents."""
+        return np.zeros(spec.shape, spec.dtype.numpy)
+
+
 _CHECK = ("transfers/waiting_on_the_host",)
 FAULTS = [
     Fault(
@@ -72,5 +80,6 @@ FAULTS = [
         WaitsForOne,
         _CHECK,
     ),
+    Fault("unloads-never", "a wait for copies to the host waits for none", NeverThere, _CHECK),
     Fault("loads-not-all", "a wait for all copies waits for none", ForgetsAll, _CHECK),
 ]

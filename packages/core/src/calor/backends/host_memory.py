@@ -63,6 +63,37 @@ class HostMemory:
         array = self.download(index, buffer, spec)
         return np.array(array, order="C") if self.info(index).feature("host_views") else array
 
+    def unload(self, index: int, buffer: Any, spec: Spec) -> np.ndarray[Any, Any]:
+        """Begin to copy the contents of a buffer to memory of `host_array`.
+
+        The host may read them after `unloaded`. A `load` of the array need not wait for that, and
+        the buffer may be freed at once.
+
+        Parameters
+        ----------
+        index : int
+            The device.
+        buffer : Buffer
+            A buffer of this device.
+        spec : Spec
+            Shape and dtype of its value.
+
+        Returns
+        -------
+        numpy.ndarray
+            A contiguous array.
+        """
+        return self.offload(index, buffer, spec)
+
+    def unloaded(self, index: int) -> None:
+        """Wait until the arrays of `unload` have their contents.
+
+        Parameters
+        ----------
+        index : int
+            The device.
+        """
+
     def load(self, index: int, array: np.ndarray[Any, Any]) -> Any:
         """Begin to copy a host array to a new buffer; programs may read that after `loaded`.
 

@@ -42,6 +42,11 @@ class StreamMemory(Memory):
         """Let the stream wait for copies."""
         self.loads.settle(handles)
 
+    def unload(self, handle: int, array: np.ndarray[Any, Any]) -> None:
+        """Begin a copy to the host in stream order; the array lives until it is done."""
+        if self._copied(_address(array), handle, array.nbytes, "DeviceToHost"):
+            self.on.keep(array)
+
     def copy_in(self, handle: int, offset: int, array: np.ndarray[Any, Any]) -> None:
         """Write from the host and wait, because pageable memory may not be staged yet."""
         if self._copied(handle + offset, _address(array), array.nbytes, "HostToDevice"):

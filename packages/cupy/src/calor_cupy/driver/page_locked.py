@@ -16,8 +16,10 @@ import numpy as np
 from calor_cupy.driver.stream import Stream
 
 Array = np.ndarray[Any, Any]
-# Smaller arrays gain less than their pages cost.
+# Smaller blocks are cut from a block of many pages, which is kept for good.
 _LEAST: Final = 64 << 10
+_SLAB: Final = 1 << 20
+_SMALLEST: Final = 512
 # Blocks for all devices of the process (cudaHostAllocPortable).
 _PORTABLE: Final = 1
 # The bytes that may wait for reuse when a block of another size is made, if fewer are in use: a
@@ -51,21 +53,29 @@ class PageLocked:
 
     def array(self, nbytes: int) -> Array | None:
         """Return an array of bytes, or None where ordinary memory is as good or all there is."""
-        if nbytes < _LEAST:
+        if not nbytes:
             return None
         size = _rounded(nbytes)
         idle = self.idle.setdefault(size, deque())
         try:
             address = idle.pop()
         except IndexError:
-            made = self._made(size)
+            made = self._made(size) if size >= _LEAST else self._cut(size, idle)
             if made is None:
                 return None
             address = made
         return np.asarray(Block(address, size, idle))[:nbytes]
 
+    def _cut(self, size: int, idle: deque[int]) -> int | None:
+        """Return a small block, and let others of a new slab wait."""
+        slab = self._made(_SLAB)
+        if slab is not None:
+            idle.extend(range(slab + size, slab + _SLAB - size + 1, size))
+        return slab
+
     def _made(self, size: int) -> int | None:
-        waiting = sum(nbytes * len(idle) for nbytes, idle in list(self.idle.items()))
+        known = list(self.idle.items())
+        waiting = sum(nbytes * len(idle) for nbytes, idle in known if nbytes >= _LEAST)
         if waiting > max(_IDLE, self._nbytes - waiting):
             self.close()
         self.on.use()
@@ -77,10 +87,12 @@ class PageLocked:
         return address
 
     def close(self) -> None:
-        """Return the blocks that wait to the system."""
+        """Return the blocks that wait to the system, except small ones."""
         if sys.is_finalizing():
             return
         for size, idle in list(self.idle.items()):
+            if size < _LEAST:
+                continue
             while idle:
                 try:
                     address = idle.pop()
@@ -92,5 +104,6 @@ class PageLocked:
 
 def _rounded(nbytes: int) -> int:
     """Return a size of which there are eight between powers of two."""
-    step = max(_LEAST, 1 << (nbytes.bit_length() - 4))
+    least = _LEAST if nbytes > _LEAST else _SMALLEST
+    step = max(least, 1 << max(nbytes.bit_length() - 4, 0))
     return -(-nbytes // step) * step

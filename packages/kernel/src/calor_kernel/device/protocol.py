@@ -66,6 +66,14 @@ class Memory(ABC):
     def settle(self, handles: Iterable[Any] | None = None) -> None:  # noqa: B027 - most are done
         """Let work that is queued from now on wait for loads: of these blocks, or of all."""
 
+    def unload(self, handle: Any, array: np.ndarray[Any, Any]) -> None:
+        """Copy the start of a block to an array of ``host_array``, as ``copy_out`` does.
+
+        The copy may be under way on return; the host reads the array after ``queue.synchronize``.
+        The block may be freed meanwhile, and the array may be one of ``load``.
+        """
+        self.copy_out(handle, 0, array)
+
     def write(self, handle: Any, data: bytes) -> None:
         """Copy a few bytes to the start of a block, as ``copy_in`` does; runs at every call.
 

@@ -139,6 +139,24 @@ class KernelBackend(Backend):
         self._read(engine, buffer, array)
         return array
 
+    def unload(self, index: int, buffer: Any, spec: Spec) -> Array:
+        """Begin to copy to memory of `host_array`."""
+        engine = self.engine(index)
+        if engine.host_memory:
+            return super().offload(index, buffer, spec)
+        room = self.host_array(index, spec.nbytes)
+        array: Array = room.view(spec.dtype.numpy).reshape(spec.shape)
+        with engine.naming():
+            verify(buffer)
+            engine.pool.memory.unload(buffer.handle, array)
+        return array
+
+    def unloaded(self, index: int) -> None:
+        """Wait for copies to the host."""
+        engine = self.engine(index)
+        if not engine.host_memory:
+            engine.device.queue.synchronize()
+
     def load(self, index: int, array: Array) -> KernelBuffer:
         """Begin to copy a host array that never changes."""
         pool = self.engine(index).pool
