@@ -54,8 +54,8 @@ def backend_of(info):
     return KernelBackend("lanes", lambda index: LanesDevice(info))
 
 
-def first(op, row, info=INFO, dtype=bfloat16, kept=frozenset()):
-    """The variant and the labels of the first choice."""
+def first(op, row, info=INFO, dtype=bfloat16, kept=frozenset(), number=0):
+    """The variant and the labels of the first choice, or of another one."""
     load_families()
     x, w, stride, padding, dilation, groups = row
     given = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
@@ -68,7 +68,7 @@ def first(op, row, info=INFO, dtype=bfloat16, kept=frozenset()):
         given["weight_shape"] = w
     views = tuple(View.dense(spec(s, dtype)) for s in shapes[:2])
     request = Request(op, given, views, (spec(shapes[2], dtype),), info, kept=kept)
-    work = LOWERINGS[op](request)[0]
+    work = LOWERINGS[op](request)[number]
     return work.variant, [launch.label for launch in work.launches]
 
 
@@ -87,9 +87,9 @@ MASKED = replace(
 # Convolutions where selected lanes are as fast as all: many rows of one tap, of few terms, of few
 # windows, few rows of several taps, many whose weights do and do not stay near, narrow images.
 IN_PLACE = [
-    ((2, 128, 9, 9), (26, 128, 1, 1), "windows"),
-    ((2, 120, 9, 9), (26, 120, 1, 1), "rows"),
-    ((1, 128, 9, 9), (26, 128, 1, 1), "rows"),
+    ((2, 192, 11, 12), (26, 192, 1, 1), "windows"),
+    ((2, 184, 11, 12), (26, 184, 1, 1), "rows"),
+    ((1, 192, 11, 12), (26, 192, 1, 1), "rows"),
     ((2, 4, 9, 19), (63, 4, 3, 3), "rows"),
     ((2, 4, 9, 19), (65, 4, 3, 3), "windows"),
     ((2, 4, 9, 19), (64, 4, 3, 3), "channel vectors"),
@@ -105,6 +105,15 @@ def test_float32_is_packed_where_reading_in_place_is_slower(x, w, way):
     assert first("conv", row, MASKED, float32)[0] == way
     if way == "windows":
         check(backend_of(MASKED), "conv", row, "float32")
+
+
+@pytest.mark.parametrize(("side", "way"), [(16, "channel vectors"), (17, "windows")])
+def test_unchanged_weights_meet_small_images_in_place(side, way):
+    """Both are offered beside each other, so that a plan chooses again."""
+    row = ((2, 192, side, side), (32, 192, 1, 1), (1, 1), (NONE, NONE), (1, 1), 1)
+    assert first("conv", row, MASKED, float32)[0] == "windows"
+    assert first("conv", row, MASKED, float32, frozenset((1,)))[0] == way
+    assert first("conv", row, MASKED, float32, number=2)[0] == "channel vectors"
 
 
 # Rows of pixels that are shorter than a vector and longer than a panel, several images, groups,

@@ -100,6 +100,11 @@ _FORWARD_ACROSS: Final = (
 _FORWARD_PACKED: Final = (
     *_SPECIAL, _COLUMNS, WINDOWS, SMALL_WIDTH, _CHANNEL_VECTORS, _ROWS, DIRECT
 )  # fmt: skip
+# Packed windows beside ways that read images in place, which may suit unchanged weights better.
+_BESIDE: Final = replace(WINDOWS, tier=1, paired=True)
+_FORWARD_NEAR: Final = (
+    *_SPECIAL, SMALL_WIDTH, _CHANNEL_VECTORS, _BESIDE, _ROWS, DIRECT
+)  # fmt: skip
 # Ways for results with channels last.
 _LAST: Final = (
     Way("depthwise pixels", refused(depthwise_pixels_refusal), ended(depthwise_pixels_steps)),
@@ -140,6 +145,11 @@ def forward_works(request: Request, tail: Tail | None = None) -> Sequence[Work] 
         ways = _FORWARD_ACROSS
     if kept and pixels == 1:
         ways = _FORWARD_SINGLE
+    if problem.a.dtype is float32 and request.info.has("masked_access"):
+        # A page of memory holds several channels of images so small, which vectors of output
+        # channels then read in place as fast as packed ones.
+        near = packed and prod(hinted(axis.size) for axis in problem.axes) <= _SMALL
+        ways = _FORWARD_NEAR if near else [_BESIDE if way is WINDOWS else way for way in ways]
     return _lowered(problem, ways, request, tail)
 
 

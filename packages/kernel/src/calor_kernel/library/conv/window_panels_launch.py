@@ -36,7 +36,7 @@ _ROWS, _TERMS = 8, 16
 _POINTWISE = 24
 # Where images are also read in place: the windows, the rows of weights of several taps, and the
 # terms of one tap, from which packing pays.
-_WINDOWS, _AMORTIZED, _DEEP = 128, 64, 128
+_WINDOWS, _AMORTIZED, _DEEP = 256, 64, 192
 # Pairs of terms of a panel that stay in the first-level cache.
 _DEPTH = 128
 # Panels of a cube whose weights do not fit the second-level cache, and its rows of weights.
