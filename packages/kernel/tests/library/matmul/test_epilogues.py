@@ -176,6 +176,29 @@ def test_dots(rows):
     near(same_bits(graph, arrays, ONE_UNIT, "epilogue"), chain, arrays, float32, "highest")
 
 
+TILED = replace(
+    DOTS, features=DOTS.features | {"tile_bfloat16", "tile_8"}, vector_bytes=64
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+@pytest.mark.parametrize("sizes", [(40, 64, 37), (33, 70, 64)], ids=str)
+def test_tile_registers(sizes, chain):
+    """Short expressions are written with the blocks of sums, and long ones as a launch."""
+    function, letters = CHAINS[chain]
+    m, k, n = sizes
+    shapes = [(m, k), (k, n), *(shape_of(one, sizes) for one in letters)]
+    graph = graph_of(function, bfloat16, shapes)
+    arrays = operands(shapes, bfloat16)
+    found, launches = run(graph, arrays, TILED, (ProductFuser(),))
+    plain, _ = run(graph, arrays, TILED, ())
+    labels = [launch.label for launch in launches if "tile registers" in launch.label]
+    long = chain in ("bias gelu", "the product itself")
+    assert labels == ["matmul tile registers 32x32" + " with epilogue" * (not long)]
+    for a, b in zip(found, plain, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
 def test_dots_before_a_long_expression():
     shapes = [(3, 300), (21, 300)]
     graph = graph_of(lambda x, w: calor.gelu(functional.linear(x, w)) * 2.0, float32, shapes)

@@ -24,7 +24,7 @@ from calor_kernel.library.elementwise.values import Value
 M = TypeVar("M")
 N = TypeVar("N")
 # Instructions of an expression from which its code is not written out for all sums of a unit.
-_HEAVY = 16
+HEAVY = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class Tail:
     @property
     def heavy(self) -> bool:
         """Whether the expression is too long to be written out for all sums of a unit."""
-        return self.expression.weight >= _HEAVY
+        return self.expression.weight >= HEAVY
 
     @property
     def matrices(self) -> int:
@@ -207,7 +207,7 @@ class Writer:
     @property
     def heavy(self) -> bool:
         """Whether the code is too long to be written out for all sums of a unit."""
-        return self.by.expression.weight >= _HEAVY
+        return self.by.expression.weight >= HEAVY
 
     def write(
         self,

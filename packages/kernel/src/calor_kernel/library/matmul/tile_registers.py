@@ -19,6 +19,7 @@ from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Grid, launch
 from calor_kernel.contract.work import Dropped, Request, View, Work, row_major
 from calor_kernel.language.tiles import SUMS, TILE, TILE_BYTES, terms
+from calor_kernel.library.gemm.epilogue import HEAVY, After, Epilogue, writer
 from calor_kernel.library.matmul.packed import Blocks, Panels, Rows
 from calor_kernel.library.matmul.packing import iota, pack_operand
 from calor_kernel.library.matmul.problem import Operand, Product
@@ -71,8 +72,10 @@ def matmul_tile_registers(
     of_a: Rows[kl.Number],
     of_b: Panels[kl.Number],
     blocks: Blocks[kl.Number],
+    after: After | None,
     *,
     plan: TilePlan,
+    epilogue: Epilogue | None = None,
 ) -> None:
     """Compute a block of C: panels from x and rows from y of batch z.
 
@@ -87,6 +90,7 @@ def matmul_tile_registers(
         right_rest = kl.private(TILE * plan.line, plan.dtype, align=64)
         more = kl.private(height * width, SUMS[plan.dtype], align=64)
     batch = kl.cube_position(2)
+    ends = writer(epilogue, after, c, batch)
     place = batch // of_a.batch_inner, batch % of_a.batch_inner
     a_start, b_start = of_a.place.at(*place), of_b.place.at(*place)
     c_start = batch * m * n
@@ -123,7 +127,10 @@ def matmul_tile_registers(
                     if plan.rest:
                         value = value + more.load(r * width + v, lanes)
                     inside = column + v + iota(lanes, n) < n
-                    c.store(to + r * n + v, value.to(c.dtype), mask=inside)
+                    if ends is None:
+                        c.store(to + r * n + v, value.to(c.dtype), mask=inside)
+                    else:
+                        ends.write(to + r * n + v, value, row + r, column + v, inside)
 
 
 @kl.helper
@@ -164,6 +171,8 @@ def tile_refusal(task: Task, request: Request) -> str | None:
         return f"it has fewer than {TILE} rows"
     if product.k < terms(product.a.dtype):
         return f"its K axis has fewer than {terms(product.a.dtype)} terms"
+    if task.tail is not None and task.tail.expression.weight >= HEAVY:
+        return "a long epilogue is faster in vectors of several rows, as a launch of its own"
     return None
 
 
@@ -211,6 +220,7 @@ def _work(task: Task, plan: TilePlan) -> Work:
         of_b=Panels(groups * line, line, Placed(whole * p.batch[1], whole, 0)),
         blocks=Blocks(high, wide, 0),
         plan=plan,
+        **task.following(),
     )
     return task.work(packing, made, name=f"tile registers {plan.rows}x{plan.columns}")
 
