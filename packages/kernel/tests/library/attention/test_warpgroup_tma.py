@@ -131,3 +131,20 @@ def test_operands_that_repeat_go_another_way():
     views = (query, replace(key, strides=(0, *key.strides[1:])), value)
     (work,) = attention(replace(request, inputs=views))
     assert work.variant.startswith("warp-group mma")
+
+
+# Rows of heads that one turn of the cores holds by tiles of two warp groups, in two turns by tiles
+# of one; and rows that tiles of one warp group hold in one turn.
+TURNS = [
+    (Row(16, 4, 4, 197, 197, 80, 80), "tma 128x"),
+    (Row(32, 4, 4, 128, 128, 72, 72), "tma 128x"),
+    (Row(4, 16, 16, 77, 77, 64, 64), "tma 64x"),
+]
+
+
+@pytest.mark.parametrize(("row", "name"), TURNS, ids=str)
+def test_tiles_of_the_fewest_turns_where_none_fill_the_device(row, name):
+    info = replace(INFO, cores=132)
+    assert attention(request_of(row, bfloat16, info=info))[0].variant.startswith(name)
+    (work,) = gradient(request_of(row, bfloat16, 3, info=info))
+    assert [one.startswith(name) for one in work.variant.split("; ")] == [True, True]

@@ -181,13 +181,19 @@ def _plans(
 ) -> list[TmaPlan]:
     """Return the tiles of a table: first those with few empty rows that fill the device.
 
-    If none fills it, those with the fewest rows come first.
+    If there are none, those whose cubes have the least to do one after another come first.
     """
     p, (rows, heads) = problem, sizes
     found = _found(p, *tables)
 
+    def time(one: TmaPlan) -> int:
+        return int(one.rows) * (_ALONE if one.groups == 1 else _BESIDE)
+
     def whole(one: TmaPlan) -> int:
-        return -(-rows // one.rows) * one.rows * (_ALONE if one.groups == 1 else _BESIDE)
+        return -(-rows // one.rows) * time(one)
+
+    def turns(one: TmaPlan) -> int:
+        return -(-(-(-rows // one.rows) * heads * p.batch) // request.info.cores) * time(one)
 
     fewest = least(*map(whole, found))
 
@@ -195,8 +201,8 @@ def _plans(
         fills = -(-rows // one.rows) * heads * p.batch >= request.info.cores
         return bool(fills and whole(one) - fewest <= _EMPTY * _BESIDE * rows)
 
-    least_rows = min(one.rows for one in found)
-    chosen = [one for one in found if serves(one) or one.rows == least_rows][:1]
+    soonest = min(found, key=lambda one: (turns(one), one.rows))
+    chosen = [one for one in found if serves(one) or one is soonest][:1]
     return chosen + [one for one in found if one not in chosen]
 
 
