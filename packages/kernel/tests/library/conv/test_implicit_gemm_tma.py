@@ -7,6 +7,7 @@ import pytest
 from calor import dtypes
 from calor.dtypes import float32
 from calor_interpreter.device import LanesDevice
+from calor_kernel.contract.work import row_major
 from calor_kernel.library.conv.lowering import lower_conv, lower_conv_input_gradient
 from calor_kernel.runtime.backend import KernelBackend
 
@@ -129,3 +130,19 @@ def test_last_lines_are_filled_with_zeros(op, row, dtype, monkeypatch):
     assert "conv_tma" in [launch.build.function.name for launch in work.launches]
     backend = KernelBackend("lanes", lambda index: LanesDevice(info))
     check(backend, op, row, dtype, precision="high")
+
+
+@pytest.mark.parametrize("row", [FILLED[0][1], FILLED[1][1]], ids=str)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_dense_channels_are_padded_in_their_order(row, dtype, monkeypatch):
+    monkeypatch.setitem(DIGITS, "float32", 2e-3)
+    info = replace(H200, cores=2, max_units=384, max_cube=(384, 1, 1))
+    request = request_of("conv", row, getattr(dtypes, dtype), info)
+    n, channels, *places = request.inputs[0].shape
+    steps = row_major([n, *places, channels])
+    image = replace(request.inputs[0], strides=(steps[0], 1, *steps[1:3]))
+    said = {**request.attributes, "precision": "high"}
+    work, *_ = lower_conv(replace(request, inputs=(image, request.inputs[1]), attributes=said))
+    assert work.launches[0].build.function.name == "pad_channels"
+    backend = KernelBackend("lanes", lambda index: LanesDevice(info))
+    check(backend, "conv", row, dtype, reordered=True, precision="high")

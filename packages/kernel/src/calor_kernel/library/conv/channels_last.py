@@ -1,7 +1,8 @@
 """Copies with channels last, as matrix instructions read them.
 
 Requirements: an access covers adjacent channels, so channels are padded to whole accesses with
-zeros. Both sides of memory are accessed along their dense axis; shared memory transposes.
+zeros. Both sides of memory are accessed along their dense axis; shared memory transposes, unless
+channels are dense on both sides.
 """
 
 from __future__ import annotations
@@ -113,6 +114,45 @@ def channels_last(
             y.store(to * room + begin + c, made)
 
 
+@kl.kernel
+def pad_channels(
+    x: kl.In,
+    y: kl.Out,
+    count: kl.Size,
+    channels: kl.Size,
+    pieces: kl.FastDivmod,
+    places: kl.FastDivmod,
+    across: kl.FastDivmod,
+    outer: kl.Stride,
+    down_step: kl.Stride,
+    across_step: kl.Stride,
+    inside: tuple[kl.Size, ...],
+    *,
+    access: int,
+    rounded: bool,
+) -> None:
+    """Copy an access of the dense channels of a pixel a unit, zeros beyond the last channel.
+
+    ``count``: accesses of the copy. Divisors: the accesses of a pixel, the pixels of an image and
+    of a line. ``inside``, ``rounded``: as for ``channels_last``.
+    """
+    piece = kl.absolute_position()
+    if piece < count:
+        pixel, number = pieces.divmod(piece)
+        lead, place = places.divmod(pixel)
+        row, column = across.divmod(place)
+        at = lead * outer + row * down_step + column * across_step
+        found = []
+        for e in range(access):
+            channel = number * access + e
+            there = channel < channels
+            if inside:
+                there = there & (row < inside[0]) & (column < inside[1])
+            value = kl.select(there, x[kl.select(there, at + channel, 0)], kl.constant(0, x.dtype))
+            found.append(to_tf32(value) if rounded else value)
+        y.store(piece * access, kl.pack(found))
+
+
 def to_tf32(x: kl.Number) -> kl.Number:
     """Return a float32 rounded to TF32's 10 bits of mantissa, with ties away from zero."""
     bits = (kl.bitcast(x, uint32) + _HALF) & _KEPT
@@ -141,6 +181,9 @@ def last_launch(
     multiples of these. ``planes``: leads are these planes of volumes, and channels all taps of each
     channel, of which there are so many.
     """
+    if strides[1] == 1 and planes is None and blocks == 1 and rows == (1, 0):
+        made = _padded(source, target, dtype, sizes, strides, room, info, rounded, whole)
+        return replace(made, prepares=prepares)
     access = 16 // dtype.itemsize
     leads, channels, given = sizes
     outer, channel, steps = strides
@@ -197,3 +240,44 @@ def last_launch(
         run=run,
     )
     return replace(made, prepares=prepares)
+
+
+def _padded(
+    source: Place,
+    target: Place,
+    dtype: DType,
+    sizes: tuple[int, int, tuple[int, int]],
+    strides: tuple[int, int, tuple[int, int]],
+    room: int,
+    info: DeviceInfo,
+    rounded: bool,
+    whole: tuple[int, int],
+) -> Launch:
+    """Return the launch of :func:`last_launch` for dense channels, as it takes them."""
+    access = 16 // dtype.itemsize
+    (leads, channels, given), (outer, _, steps) = sizes, strides
+    down, across = (-(-n // by) * by for n, by in zip(given, whole, strict=True))
+    pieces = room // access
+    count = leads * down * across * pieces
+    reach = leads * abs(outer) + down * abs(steps[0]) + across * abs(steps[1]) + room
+    index = kl.index_dtype(reach, count * access + _UNITS * access)
+    return launch(
+        pad_channels,
+        Grid.line(-(-count // _UNITS), _UNITS, info.planes[0], index),
+        Effort(
+            "conv pad channels", nbytes=leads * down * across * (channels + room) * dtype.itemsize
+        ),
+        x=Bound(source, dtype),
+        y=Bound(target, dtype, 16),
+        count=count,
+        channels=channels,
+        pieces=pieces,
+        places=max(down * across, 1),
+        across=max(across, 1),
+        outer=outer,
+        down_step=steps[0],
+        across_step=steps[1],
+        inside=given if (down, across) != given else (),
+        access=access,
+        rounded=rounded,
+    )
