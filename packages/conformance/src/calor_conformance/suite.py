@@ -17,6 +17,7 @@ from .checks import (
     asked_memory,
     at_many_sizes,
     autocasting,
+    averaged_weights,
     axes_of_functions,
     beyond_thresholds,
     bound_histories,
@@ -46,6 +47,7 @@ from .checks import (
     drawn_modules,
     drawn_networks,
     drawn_optimizers,
+    drawn_searches,
     drawn_sizes,
     drawn_updates,
     drawn_views,
@@ -264,6 +266,8 @@ def _contracts() -> Iterator[Check]:
     yield from layer_states.layer_states()
     yield from evaluated_modules.evaluated_modules()
     yield from drawn_optimizers.drawn_optimizers()
+    yield from drawn_searches.drawn_searches()
+    yield from averaged_weights.averaged_weights()
     yield from nested_modes.nested_modes()
     yield from ended_work.ended_work()
     yield from uses_again.uses_again()
