@@ -225,9 +225,10 @@ def _plateau(rng: Rng) -> None:
     }  # fmt: skip
     made, model = train.ReduceLROnPlateau(optimizer, **how), _Plateau(how, rates)
     values: list[float] = []
+    start = float(rng.choice((2.0, 7.0, -3.0, 0.0)))
     for _ in range(4 * _TURNS):
         steps = (0.0, 0.05, -0.05, 1.0, -1.0, math.nan, 0.5, -0.5)
-        last = next((v for v in reversed(values) if not math.isnan(v)), 2.0)
+        last = next((v for v in reversed(values) if not math.isnan(v)), start)
         values.append(last + float(rng.choice(steps)))
         made.step(calor.asarray(np.float32(values[-1])) if coin(rng) else np.float32(values[-1]))
         model.step(float(np.float32(values[-1])))
@@ -256,7 +257,8 @@ def _run(name: str, place: Place) -> None:
         elif name == "update_bn":
             _statistics(rng)
         else:
-            _plateau(rng)
+            for _ in range(_RUNS):
+                _plateau(rng)
 
 
 def averaged_weights() -> Iterator[Check]:
