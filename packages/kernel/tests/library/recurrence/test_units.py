@@ -95,12 +95,12 @@ def test_weights_that_a_cores_cache_does_not_hold_are_not_read_at_each_step():
     cell = cell_of(step.attributes["body"], 1, 1)
     wide = replace(INFO, cores=132, shared_bytes=48 << 10)
     apart = replace(wide, features=wide.features - {"together"})
-    plans = [plan for _, plan in unit_plans(cell, 16, 384, apart)]
+    plans = [plan for _, plan in unit_plans(cell, 16, 640, apart)]
     assert plans
     assert all(plan.streamed and not plan.waits for plan in plans)
     assert all(plan.shared_bytes <= apart.shared_bytes for plan in plans)
-    assert not unit_plans(cell, 16, 450, apart)
-    assert not any(plan.streamed for _, plan in unit_plans(cell, 16, 384, wide))
+    assert not unit_plans(cell, 16, 800, apart)
+    assert not any(plan.streamed for _, plan in unit_plans(cell, 16, 640, wide))
 
 
 # The sums of a unit at the same time; samples, lanes and own features of the plan, its blocks and

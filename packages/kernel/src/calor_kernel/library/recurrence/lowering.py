@@ -22,6 +22,7 @@ from calor_kernel.library.recurrence.persistent import WORDS, recur
 from calor_kernel.library.recurrence.plan import RecurrencePlan, cycles_of, plans_of
 from calor_kernel.library.recurrence.stacks import Extent
 from calor_kernel.library.recurrence.unit_plan import UnitPlan, unit_plans
+from calor_kernel.library.recurrence.unit_products import pack_weights
 from calor_kernel.library.recurrence.unit_words import FLAGS
 from calor_kernel.library.recurrence.units import recur_by_units
 
@@ -31,8 +32,9 @@ _REAL: Final = (float16, bfloat16, float32)
 _CANDIDATES: Final = 8
 # Cycles of a step as a list of launches, beside its products, and the share of a core's
 # multiply-adds, 128 a cycle, that these reach. Where launches are dear, cycles of a step for each
-# nanosecond of a launch: there are two or three launches, of which a part is counted already.
-_STEP, _REACHED, _DEAR = 9000, 0.6, 2
+# nanosecond of a launch: there are two or three launches, of which a part is counted already. Where
+# cubes do not run together, such as in WebGPU, the host hands over each step: 45 us of an H200's.
+_STEP, _REACHED, _DEAR, _HANDED = 9000, 0.6, 2, 60_000
 
 Plan = RecurrencePlan | UnitPlan
 
@@ -71,7 +73,7 @@ def _scan_of_cells(request: Request) -> Sequence[Work] | Refusal:
     if not request.candidates:
         plans = plans[:1]
     works = [work_of(request, cell, one) for one in plans]
-    count = len(works[0].launches[0].arguments)
+    count = max(len(launch.arguments) for launch in works[0].launches)
     if count > info.arguments:
         return Refusal(f"its launch has {count} arguments, the device passes {info.arguments}")
     return works
@@ -88,6 +90,7 @@ def _plans(cell: Cell, weight: DType, samples: int, features: int, info: DeviceI
         found += [(cycles_of(plan, cell, features), plan) for plan in made]
     products = samples * cell.factors * cell.sums * features**2
     most = _STEP + _DEAR * info.launch_ns + products / (info.cores * 128 * _REACHED)
+    most += 0 if info.has("together") else _HANDED
     by_units = unit_plans(cell, samples, features, info)
     found += [pair for pair in by_units[:_CANDIDATES] if pair[0] < most]
     return [plan for _, plan in sorted(found, key=lambda pair: pair[0])]
@@ -134,8 +137,20 @@ def work_of(request: Request, cell: Cell, plan: Plan) -> Work:
         )
         words = Bound(Scratch(0), uint64, 16) if plan.waits else None
         flags = Bound(Flags(FLAGS * groups), uint32) if plan.waits else None
-        made = launch(recur_by_units, grid, effort, words=words, flags=flags, **said)
-        return Work((made,), (room * 8,) if plan.waits else (), variant=plan.title)
+        # A plan whose cubes wait for each other reads no weights at each step.
+        packed = Bound(Scratch(0), plan.dtype, 16) if plan.streamed else None
+        made = launch(recur_by_units, grid, effort, words=words, flags=flags, packed=packed, **said)
+        if packed is None:
+            return Work((made,), (room * 8,) if plan.waits else (), variant=plan.title)
+        size = plan.streamed * plan.line
+        once = Grid((plan.streamed, 1, 1), (plan.units, 1, 1), 32, index_dtype(*sizes, size))
+        nbytes = size * int(plan.dtype.itemsize)
+        of_weights = {"weight": said["weight"], "extent": said["extent"], "cell": cell}
+        before = launch(
+            pack_weights, once, Effort("packed weights", 0, 2 * nbytes),
+            packed=packed, plan=plan, **of_weights,
+        )  # fmt: skip
+        return Work((replace(before, prepares=True), made), (nbytes,), variant=plan.title)
     room = 2 * plan.room
     kind = index_dtype(*sizes, room)
     # Beside others of its kind there would be more cubes than run together.

@@ -21,7 +21,7 @@ from calor_kernel.library.recurrence.cell import Cell
 # What cubes that wait for each other need of a device.
 _WAITING: Final = ("atomics", "atomics_64", "together")
 # The most bytes of weights that a cube reads at each step.
-_STREAMED_BYTES: Final = 1 << 19
+_STREAMED_BYTES: Final = 1 << 21
 # Bytes of a vector of weights and factors.
 _VECTOR: Final = 16
 # The registers of a unit beside weights, sums and rows.

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from calor_kernel import language as kl
 from calor_kernel.library.recurrence.cell import Cell
+from calor_kernel.library.recurrence.stacks import Extent
 from calor_kernel.library.recurrence.unit_plan import UnitPlan
 
 
@@ -25,7 +26,7 @@ class UnitWeights:
     """The weights of a unit's terms and columns, 0 beyond them.
 
     Those of the first vectors of terms are in registers, the next ones in shared memory, where a
-    unit reads what it wrote itself, and the last ones where they are given.
+    unit reads what it wrote itself, and the last ones in the order of :func:`pack_weights`.
     """
 
     def __init__(
@@ -33,11 +34,13 @@ class UnitWeights:
         weight: kl.Pointer,
         features: kl.Number,
         begin: kl.Number,
+        packed: kl.Pointer | None,
         plan: UnitPlan,
         cell: Cell,
     ) -> None:
         self.plan = plan
         self.given = weight, features, begin
+        self.packed = packed
         self.cell = cell
         self.held = kl.registers((max(plan.held, 1), plan.columns), plan.dtype, plan.width)
         self.memory = kl.shared(plan.stored, plan.dtype, align=16) if plan.stored else None
@@ -121,9 +124,12 @@ class UnitWeights:
 
     @kl.helper
     def _add_streamed(self, sums: kl.Registers, factors: kl.Pointer) -> None:
-        plan = self.plan
-        for vector in kl.loop_range(plan.vectors - plan.streamed, plan.vectors):
-            self._add(sums, factors, vector, weights_of(*self.given, vector, plan, self.cell))
+        plan, packed = self.plan, self.packed
+        assert packed is not None
+        for vector in kl.loop_range(plan.streamed):
+            columns = range(plan.columns)
+            read = [packed.load(packed_place(plan, vector, c), plan.width) for c in columns]
+            self._add(sums, factors, vector + (plan.vectors - plan.streamed), read)
 
     def _add(
         self,
@@ -173,11 +179,33 @@ def exchanged(items: Sequence[Sequence[kl.Number]], lanes: int) -> list[list[kl.
     return left
 
 
+@kl.kernel
+def pack_weights(
+    weight: kl.In, packed: kl.Out, extent: Extent[kl.Number], *, plan: UnitPlan, cell: Cell
+) -> None:
+    """Write the weights that are read at each step in the order in which units read them.
+
+    A cube, with the units of a cube of the scan, has a vector of all units and columns. Where the
+    weights are given, adjacent units may be lines apart.
+    """
+    vector = kl.cube_position(0)
+    begins = vector + (plan.vectors - plan.streamed)
+    for column, one in enumerate(weights_of(weight, extent.features, 0, begins, plan, cell)):
+        packed.store(packed_place(plan, vector, column), one)
+
+
+def packed_place(plan: UnitPlan, vector: kl.Index, column: int) -> kl.Number:
+    """Return where a unit's vector of a column lies among those that are read at each step."""
+    line = vector * plan.columns + column
+    made: kl.Number = (line * plan.units + kl.unit_index()) * plan.width
+    return made
+
+
 @kl.helper
 def weights_of(
     weight: kl.Pointer,
     features: kl.Number,
-    begin: kl.Number,
+    begin: kl.Index,
     vector: kl.Index,
     plan: UnitPlan,
     cell: Cell,

@@ -30,6 +30,7 @@ def recur_by_units(
     kept: tuple[kl.Out, ...],
     words: kl.InOut | None,
     flags: kl.InOut | None,
+    packed: kl.In | None,
     extent: Extent[kl.Number],
     *,
     plan: UnitPlan,
@@ -41,7 +42,9 @@ def recur_by_units(
 ) -> None:
     """Run all steps of a scan; each cube has some adjacent features of the samples of its group.
 
-    ``words``: room for the factors of all groups in two steps; other arguments as for
+    ``words``: room for the factors of all groups in two steps. ``packed``: the weights that are
+    read at each step, by :func:`calor_kernel.library.recurrence.unit_products.pack_weights`.
+    Other arguments as for
     :func:`calor_kernel.library.recurrence.persistent.recur`.
     """
     kl.launch_attributes(cubes_per_core=1, together=plan.waits)
@@ -55,7 +58,7 @@ def recur_by_units(
     if plan.waits:
         told.clear(mine, begin)
     clear(factors, plan)
-    weights = UnitWeights(weight, extent.features, begin, plan, cell)
+    weights = UnitWeights(weight, extent.features, begin, packed, plan, cell)
     carries = [kl.registers(plan.turns, memory.dtype) for memory in first]
     for turn, one in enumerate(places):
         for k, memory in enumerate(first):
