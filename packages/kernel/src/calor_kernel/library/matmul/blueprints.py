@@ -304,11 +304,12 @@ def streams(product: Product, info: DeviceInfo, most: int = 0) -> Streams | None
     return Streams(rows, count, lanes, 2, room, block, accumulate)
 
 
-# Sums of a row of a block, which fit the first-level cache.
-_STREAM_ROOM = 2048
+# Sums of a row of a block, which fit the first-level cache. Blocks are as wide as rows of B where
+# they can be: memory is read the faster, the more of it lies side by side.
+_STREAM_ROOM = 4096
 # By vector registers and rows: the rows of B that are read together; their factors stay in
 # registers.
-STREAMS = {32: {1: 8, 2: 8, 3: 4, 4: 4}, 16: {1: 8, 2: 4, 3: 2, 4: 2}}
+STREAMS = {32: {1: 4, 2: 8, 3: 4, 4: 4}, 16: {1: 8, 2: 4, 3: 2, 4: 2}}
 
 
 def _walks_cost(rows: int, m: int) -> float:
