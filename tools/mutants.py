@@ -11,12 +11,12 @@ survivor is a fault without an effect, a matter that the suite does not promise,
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import json
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 from calor.plugins.discovery import get_device
@@ -34,6 +34,8 @@ ROOT = Path(__file__).parents[1]
 KNOWN = ("packages/", "plugins/")
 NAMED, SURVIVED = "named", "survived"
 OUTCOMES = (NAMED, SURVIVED, "unreached", "untold")
+# Checks that enter no function, since they read the defaults of all.
+DEFAULTS = "functions/defaults-of-*"
 # A check that takes longer in a child hangs.
 HANGS = 20.0
 
@@ -43,7 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = _options(arguments)
     device = get_device(options.device)
     place = Place(device, device, options.seed)
-    allowed = [n for n in suite.checks() if any(fnmatchcase(n, p) for p in options.only or ["*"])]
+    patterns = options.only or ["*"]
+    allowed = [n for n in suite.checks() if any(fnmatch.fnmatchcase(n, p) for p in patterns)]
     reach = stored(options.reach)
     if options.record:
         recorder = Recorder(ROOT, KNOWN, reach)
@@ -70,6 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 continue
             line = f":{mutant.scope}" if mutant.function.endswith("<lambda>") else ""
             chosen = asked(reach, [f"{mutant.path}::{mutant.function}{line}"], options.seconds)
+            if mutant.default:
+                chosen = [*fnmatch.filter(suite.checks(), DEFAULTS), *chosen]
             chosen = [name for name in chosen if name in allowed]
             trials.append(tried(mutant, change, chosen, _asking(place), options.seconds, forget))
             _say(told(trials[-1]))
@@ -118,7 +123,7 @@ def _drawn(functions: Sequence[Source], options: argparse.Namespace) -> Iterator
     chosen = [
         source
         for source in functions
-        if fnmatchcase(f"{source.path.relative_to(ROOT)}::{source.name}", options.function)
+        if fnmatch.fnmatchcase(f"{source.path.relative_to(ROOT)}::{source.name}", options.function)
     ]
     if not chosen:
         raise SystemExit("no function in these folders has a place for a fault")

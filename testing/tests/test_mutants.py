@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -232,3 +233,18 @@ def test_the_tool_says_whether_a_check_of_the_suite_names_a_fault(
     mutants.main([*only, "--again", str(result), "--json", str(tmp_path / "again.json")])
     (again,) = json.loads((tmp_path / "again.json").read_text("utf-8"))
     assert again["mutant"] == rows[0]["mutant"]
+
+
+def test_a_default_is_shown_to_the_checks_of_defaults(tmp_path: Path) -> None:
+    path, result = tmp_path / "reach.npz", tmp_path / "result.json"
+    only = ["--reach", str(path), "--only", "functions/calor_numerics.trapezoid*"]
+    mutants.main([*only, "--record"])
+    file = mutants.ROOT / "plugins/numerics/src/calor_numerics/calculus.py"
+    functions = [s for s in sources(mutants.ROOT, [file]) if s.name == "trapezoid"]
+    fault = next(m for m in drawn(mutants.ROOT, functions, 0) if m.default)
+    result.write_text(json.dumps([{"mutant": asdict(fault), "outcome": "survived"}]), "utf-8")
+    more = ["--only", "functions/defaults-of-*", "--again", str(result), "--json", str(result)]
+    mutants.main([*only, *more])
+    (row,) = json.loads(result.read_text("utf-8"))
+    assert row["outcome"] == "named"
+    assert row["checks"] == ["functions/defaults-of-calor_numerics"]

@@ -59,6 +59,7 @@ from .checks import (
     features,
     found_nans,
     function_dtypes,
+    given_devices,
     gradients,
     graphs,
     history,
@@ -216,6 +217,7 @@ def _contracts() -> Iterator[Check]:
     yield from documented.documented()
     yield from defaults.defaults()
     yield from function_dtypes.function_dtypes()
+    yield from given_devices.given_devices()
     yield from recorded_calls.recorded_calls()
     yield from weight_files.weight_files()
     yield from whole_derivatives.whole_derivatives()

@@ -32,7 +32,7 @@ class _LocScale(Distribution):
         super().__init__(self.loc.shape)
 
     def _standard(self, value: Any) -> Tensor:
-        made: Tensor = (value - self.loc) / self.scale
+        made: Tensor = (self._value(value) - self.loc) / self.scale
         return made
 
 
@@ -66,7 +66,7 @@ class Normal(_LocScale):
         return special.ndtr(self._standard(value))
 
     def icdf(self, value: Any) -> Tensor:
-        return special.ndtri(value) * self.scale + self.loc
+        return special.ndtri(self._value(value)) * self.scale + self.loc
 
     def entropy(self) -> Tensor:
         return calor.log(self.scale) + (0.5 + _HALF_LOG_TWO_PI)
@@ -109,11 +109,13 @@ class LogNormal(_LocScale):
         return calor.exp(self._base._draw(sample_shape, **stream))
 
     def log_prob(self, value: Any) -> Tensor:
+        value = self._value(value)
         positive = value > 0
         logarithm = calor.log(calor.where(positive, value, 1.0))
         return inside(positive, self._base.log_prob(logarithm) - logarithm)
 
     def cdf(self, value: Any) -> Tensor:
+        value = self._value(value)
         positive = value > 0
         return inside(positive, self._base.cdf(calor.log(calor.where(positive, value, 1.0))), 0.0)
 
@@ -416,10 +418,11 @@ class Uniform(Distribution):
         return inside(held, -calor.log(self.high - self.low))
 
     def cdf(self, value: Any) -> Tensor:
+        value = self._value(value)
         return calor.clip((value - self.low) / (self.high - self.low), 0.0, 1.0)
 
     def icdf(self, value: Any) -> Tensor:
-        made: Tensor = value * (self.high - self.low) + self.low
+        made: Tensor = self._value(value) * (self.high - self.low) + self.low
         return made
 
     def entropy(self) -> Tensor:

@@ -12,7 +12,7 @@ from calor.functions.creation import asarray, full, zeros
 from calor.functions.indexing import scatter_nd
 from calor.functions.joining import concat
 from calor.functions.manipulation import reshape
-from calor.functions.operands import as_tensor, as_tensors
+from calor.functions.operands import as_tensor, as_tensors, first_tensor
 from calor.functions.ranges import arange, linspace
 from calor.functions.reductions import max as largest
 from calor.functions.reductions import min as smallest
@@ -74,13 +74,14 @@ def histogram_bin_edges(
     >>> calor.histogram_bin_edges(calor.asarray([0.0, 4.0]), 2).tolist()
     [0.0, 2.0, 4.0]
     """
-    return _edges(as_tensor(x), bins, range, "histogram_bin_edges")
+    return _edges(as_tensor(x, first_tensor(x, bins)), bins, range, "histogram_bin_edges")
 
 
 def _edges(x: Tensor, bins: Any, range: Range | None, what: str) -> Tensor:
     kind = dtypes.float_of(x.dtype)
     if not isinstance(bins, int):
-        edges = as_tensor(asarray(bins) if isinstance(bins, list | tuple) else bins, x)
+        several = isinstance(bins, list | tuple)
+        edges = asarray(bins, device=x.device) if several else as_tensor(bins, x)
         if edges.ndim or not edges.dtype.is_integer:
             if edges.ndim != 1 or edges.size < 2:
                 raise ShapeError(
@@ -182,7 +183,7 @@ def histogram(
     >>> calor.histogram(calor.asarray([0.0, 1.0, 1.5, 4.0]), 2).counts.tolist()
     [3, 1]
     """
-    x = as_tensor(x)
+    x = as_tensor(x, first_tensor(x, bins, weights))
     edges = _edges(x, bins, range, "histogram")
     given = _weights(weights, x, x.shape, "histogram")
     counts = _counted(reshape(_bin_of(x, edges), (x.size,)), edges.size - 1, given)

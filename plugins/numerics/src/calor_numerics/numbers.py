@@ -12,7 +12,7 @@ from calor.functions.elementwise import maximum, minimum
 from calor.functions.elementwise import pow as power
 from calor.functions.logic import isfinite, isnan
 from calor.functions.manipulation import broadcast_arrays
-from calor.functions.operands import as_tensor, together
+from calor.functions.operands import as_tensor, as_tensors, together
 from calor.functions.reductions import any as any_of
 from calor.functions.rounding import trunc
 from calor.functions.searching import where
@@ -129,8 +129,8 @@ def ldexp(x1: Operand, x2: Operand, /) -> Tensor:
     >>> calor.ldexp(calor.asarray([0.5, 3.0]), calor.asarray([2, 1])).tolist()
     [2.0, 6.0]
     """
-    x = inexact(x1, "ldexp")
-    by = as_tensor(x2, x)
+    scaled, by = as_tensors(x1, x2)
+    x = inexact(scaled, "ldexp")
     if not by.dtype.is_inexact:
         # In three factors, each of which is a normal number.
         by = minimum(maximum(by.astype("int64"), -4400), 4400).astype(
@@ -243,8 +243,7 @@ def float_power(x1: Operand, x2: Operand, /) -> Tensor:
     >>> calor.float_power(calor.asarray([2, 4]), -1).tolist()
     [0.5, 0.25]
     """
-    a = inexact(x1, "float_power")
-    b = inexact(as_tensor(x2, a), "float_power")
+    a, b = (inexact(x, "float_power") for x in as_tensors(x1, x2))
     either = a.dtype.is_complex or b.dtype.is_complex
     wide = dtypes.complex128 if either else dtypes.float64
     return power(a.astype(wide), b.astype(wide))

@@ -7,7 +7,7 @@ from calor.functions.arguments import one_axis
 from calor.functions.indexing import Update, scatter_nd, take
 from calor.functions.joining import concat
 from calor.functions.manipulation import broadcast_arrays, broadcast_to, moveaxis, reshape
-from calor.functions.operands import as_tensor, truth
+from calor.functions.operands import as_tensors, truth
 from calor.functions.reductions import cumulative_sum
 from calor.functions.searching import where
 from calor.tensor.tensor import Operand, Tensor
@@ -66,13 +66,11 @@ def index_update(
     >>> calor.index_update(x, rows, calor.ones((2, 2)), update="add").tolist()
     [[2.0, 2.0], [0.0, 0.0], [0.0, 0.0]]
     """
-    x = as_tensor(x)
+    x, places, given = as_tensors(x, indices, values)
     along = one_axis(axis, x.shape, "index_update")
-    places = as_tensor(indices, x)
     if places.ndim > 1:
         raise ShapeError(f"index_update: indices of shape {places.shape} are no vector")
     places = reshape(places, (places.size, 1))
-    given = as_tensor(values, x)
     shape = (*x.shape[:along], places.shape[0], *x.shape[along + 1 :])
     given = moveaxis(broadcast_to(given, shape), along, 0)
     made = scatter_nd(
@@ -118,9 +116,7 @@ def put(x: Operand, indices: Operand, values: Operand, /, *, update: Update = "a
     >>> calor.put(calor.zeros((2, 2)), calor.asarray([0, 3]), calor.asarray([1.0, 2.0])).tolist()
     [[1.0, 0.0], [0.0, 2.0]]
     """
-    x = as_tensor(x)
-    places = as_tensor(indices, x)
-    given = as_tensor(values, x)
+    x, places, given = as_tensors(x, indices, values)
     if given.size != places.size:
         given = broadcast_to(given, places.shape)
     made = scatter_nd(
@@ -166,13 +162,12 @@ def masked_scatter(x: Operand, mask: Operand, values: Operand, /) -> Tensor:
     >>> calor.masked_scatter(calor.zeros(3), mask, calor.asarray([5.0, 6.0])).tolist()
     [5.0, 0.0, 6.0]
     """
-    x = as_tensor(x)
-    given = as_tensor(values, x)
+    x, mask, given = as_tensors(x, mask, values)
     if given.dtype is not x.dtype:
         raise DTypeError(
             f"masked_scatter: values are {given.dtype.name}, x is {x.dtype.name}; cast the values"
         )
-    x, held = broadcast_arrays(x, truth(as_tensor(mask, x)))
+    x, held = broadcast_arrays(x, truth(mask))
     if not x.size:
         return x
     flags = reshape(held, (x.size,))

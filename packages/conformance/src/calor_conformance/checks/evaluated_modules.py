@@ -58,7 +58,7 @@ def _inputs(rng: Rng, form: tuple[Any, ...]) -> list[Any]:
     ]
 
 
-def _fitting(module: Any, rng: Rng) -> list[Any] | None:
+def fitting(module: Any, rng: Rng) -> list[Any] | None:
     """Return operands of the first form that a module takes."""
     for form in _INPUTS:
         given = _inputs(rng, form)
@@ -156,7 +156,7 @@ def _run(place: Place) -> None:
                 break
             if way and not _parametrized(nn, module, way):
                 break
-            given = _fitting(module, rng)
+            given = fitting(module, rng)
             if given is None:
                 break
             called += not turn

@@ -18,7 +18,7 @@ from calor.functions.complex_parts import conj, real
 from calor.functions.creation import asarray
 from calor.functions.joining import split
 from calor.functions.manipulation import permute_dims, reshape
-from calor.functions.operands import as_tensor, pair, select, single, stretched
+from calor.functions.operands import as_tensor, first_tensor, pair, select, single, stretched
 from calor.functions.reductions import kept
 from calor.ops import elementwise as e
 from calor.ops import indexing as i
@@ -320,7 +320,7 @@ def quantile_of(
     what: str,
 ) -> Tensor:
     """Return quantiles, of all elements or of those that are not NaN."""
-    x, work, out = _averaged(x)
+    x, work, out = _averaged(as_tensor(x, first_tensor(x, q)))
     if work.is_complex:
         raise DTypeError(f"{what}: complex numbers have no order")
     if method not in METHODS:

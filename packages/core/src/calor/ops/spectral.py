@@ -74,7 +74,9 @@ def _fft_gradient(g: Any, y: Any, x: Any, *, kind: str, axes: Axes, length: int)
     if length % 2 == 0:
         weights[-1] = 1.0
     shape = tuple(bins if i == last else 1 for i in range(g.ndim))
-    scale = constant(array=HostArray.of(weights.astype(x.dtype.numpy).reshape(shape)), weak=False)
+    table = HostArray.of(weights.astype(x.dtype.numpy).reshape(shape))
+    with g.device:
+        scale = constant(array=table, weak=False)
     spectrum = fft(g, kind="r2c", axes=axes, length=length)
     return [spectrum * expand(scale, shape=spectrum.shape)]
 
