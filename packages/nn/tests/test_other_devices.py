@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from other_device import other_device
 
 import calor
 from calor.nn import functional
+from other_device import other_device
 
 
 @pytest.mark.parametrize(

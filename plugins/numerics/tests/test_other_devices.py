@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from other_device import other_device
 
 import calor
+from other_device import other_device
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from other_device import other_device
 
 import calor
+from other_device import other_device
 
 NUMBERS = np.array([0.5, 2.0, -1.0, 3.0], np.float32)
 
