@@ -110,7 +110,11 @@ GROUPED = [
 
 
 @pytest.mark.parametrize(("row", "cores"), [*zip(GROUPED, (1, 1000, 1), strict=True)], ids=str)
-def test_warp_groups(row, cores):
+def test_warp_groups(row, cores, monkeypatch):
+    # Planes have the smaller tiles of a forward pass.
+    planes = mma_launch.TILES["planes"]
+    wide = {**planes, "forward": {256: planes["forward"][256]}}
+    monkeypatch.setattr(mma_launch, "TILES", {**mma_launch.TILES, "planes": wide})
     info = replace(
         INFO,
         features=INFO.features | {"async_matrix"},
@@ -123,6 +127,27 @@ def test_warp_groups(row, cores):
     backend = KernelBackend("lanes", lambda index: LanesDevice(info))
     check_forward(backend, row, "bfloat16")
     check_backward(backend, row, "bfloat16", "attention_gradient")
+
+
+# Rows whose tiles of warp groups fill a device, and rows of which planes have smaller tiles.
+FILLING = [
+    (Row(64, 8, 8, 512, 512, 50, 50), "warp-group mma 128x"),
+    (Row(4, 4, 4, 333, 333, 50, 50), "warp mma 64x"),
+    (Row(64, 2, 2, 49, 49, 25, 25), "warp mma 64x"),
+]
+
+
+@pytest.mark.parametrize(("row", "name"), FILLING, ids=str)
+def test_planes_have_the_smaller_tiles_of_a_forward_pass(row, name):
+    info = replace(
+        INFO,
+        features=INFO.features | {"async_matrix"},
+        cores=132,
+        max_units=1024,
+        max_cube=(1024, 1024, 64),
+    )
+    (work,) = attention(request_of(row, bfloat16, info=info))
+    assert work.variant.startswith(name)
 
 
 # Instructions that devices have by name.

@@ -93,7 +93,6 @@ TILES: Final[Mapping[str, Mapping[str, Mapping[int, tuple[_Tiles, ...]]]]] = Map
                     (12, 1, 128, False),
                     (16, 1, 64, False),
                     (8, 1, 128, False),
-                    (4, 1, 64, False),
                 ),
                 128: ((8, 1, 128, False), (4, 1, 64, False), (12, 1, 64, False), (8, 1, 64, False)),
             },
@@ -338,7 +337,8 @@ def plans_of(
 ) -> list[MmaPlan]:
     """Return tiles that fit; the first fills the device and is half full, or is the smallest.
 
-    Warp groups come before planes if a device has their instruction.
+    Warp groups come before planes if a device has their instruction, but for a forward pass that
+    none of their tiles fill: planes have smaller ones, whose rows stay in registers.
     """
     info, (count, heads) = request.info, sizes
 
@@ -355,7 +355,9 @@ def plans_of(
         plans = [plan for plan in plans if _fits(plan, info, kind != "forward")]
         least = min(plan.rows for plan in plans) if plans else 0
         chosen = [plan for plan in plans if plan.rows == least or fills(plan)][:1]
-        found += chosen + [plan for plan in plans if plan not in chosen]
+        made = chosen + [plan for plan in plans if plan not in chosen]
+        sparse = kind == "forward" and found and not fills(found[0])
+        found = [*made, *found] if sparse else [*found, *made]
     return found
 
 
