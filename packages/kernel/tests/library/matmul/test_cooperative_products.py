@@ -49,4 +49,5 @@ def test_many_short_sums_are_of_teams():
 
 
 def test_cubes_have_a_product_each_where_there_are_few():
-    assert labels((15, 50), (15, 50)) != ["matmul team sums of 8"]
+    assert labels((3, 50), (3, 50)) != ["matmul team sums of 8"]
+    assert labels((15, 1500), (15, 1500)) != ["matmul team sums of 8"]

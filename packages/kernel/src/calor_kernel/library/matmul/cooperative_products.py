@@ -29,9 +29,11 @@ _UNITS: Final = 256
 _TURNS: Final = 4
 # Terms from which lanes that read adjacent accesses take less than units alone.
 _TERMS: Final = 16
-# The products of a core with fewer of which cubes of one product take less, and the most sums of a
-# product, each of which reads its lines again.
-_BATCHES: Final = 8
+# The products of a core with fewer of which cubes of one product take less, for short sums and for
+# longer ones, and the most sums of a product, each of which reads its lines again.
+_BATCHES: Final = 2
+_BATCHES_OF_LONG: Final = 8
+_LONG: Final = 1024
 _SUMS: Final = 16
 
 
@@ -116,7 +118,8 @@ def refusal(product: Product, info: DeviceInfo) -> str | None:
         return "a unit adds few terms as fast"
     if product.m * product.n > _SUMS:
         return f"its products have more than {_SUMS} sums"
-    if product.batches < _BATCHES * info.cores:
+    least = _BATCHES if product.k <= _LONG else _BATCHES_OF_LONG
+    if product.batches < least * info.cores:
         return "there are few products"
     return None
 
