@@ -493,3 +493,17 @@ def test_small_groups_are_tiles_of_one_launch(op, row, dtype, info, monkeypatch)
         if parts:
             backend = KernelBackend("lanes", lambda index, given=given: LanesDevice(given))
             check(backend, op, row, dtype, precision="high")
+
+
+def test_large_tiles_in_parts_come_before_small_ones():
+    """Tiles of long sums fill a device in parts; short sums are of smaller tiles."""
+    info = replace(H200, cores=132, max_units=1024, features=H200.features - {"tensor_copy"})
+    for row, name in (
+        (((8, 72, 32, 32), (72, 72, 7, 7), ONE, ((3, 3), (3, 3)), ONE, 1), "groups 128x128x"),
+        (((8, 144, 16, 16), (144, 144, 7, 7), ONE, ((3, 3), (3, 3)), ONE, 1), "groups 128x128x"),
+        (((8, 72, 32, 32), (72, 72, 3, 3), ONE, PADDED, ONE, 1), "groups 64x64x"),
+    ):
+        request = request_of("conv", row, dtypes.float32, info)
+        said = {**request.attributes, "precision": "high"}
+        work, *_ = lower_conv(replace(request, attributes=said))
+        assert work.variant.startswith(name)

@@ -16,6 +16,7 @@ from math import prod
 
 from calor.dtypes import bfloat16, float16, float32
 from calor_kernel import language as kl
+from calor_kernel.contract.choices import is_size
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, Multiple
 from calor_kernel.contract.work import Request, Work, row_major
@@ -83,8 +84,10 @@ _WAVES = 4
 # Terms of a sum from which tiles with mostly empty rows are faster than units that multiply alone.
 _LONG = 256
 _HALVES = (float16, bfloat16)
-# Minimum of terms of a part of a sum, and maximum of phases of a launch.
+# Minimum of terms of a part of a sum, and maximum of phases of a launch. Terms of a part that
+# outweigh the launch of the sums, and how many times the cubes that mostly fill a device fill it.
 _SHARE, _PHASES = 256, 4
+_LONG_PART, _MOSTLY = 1024, 1.15
 # Units whose sums fit a core's registers.
 _REGISTERS = 512
 
@@ -180,7 +183,14 @@ def _fills(problem: Correlation, plan: MmaPlan, lowest: int, info: DeviceInfo) -
     if few and not problem.by_weight:
         return bool(tiles >= _WAVES * info.cores)
     # A weight gradient's long sums are split for any tile.
-    return problem.by_weight or bool(tiles >= info.cores)
+    if problem.by_weight or tiles >= info.cores:
+        return True
+    # Larger tiles read less, and parts of long sums fill the device too.
+    terms = problem.terms // prod(axis.divide for axis in problem.axes)
+    if is_size(tiles) or is_size(terms):
+        return False
+    parts = min(info.cores // max(tiles, 1), terms // _LONG_PART)
+    return bool(_MOSTLY * tiles * parts >= info.cores)
 
 
 def fits(plan: MmaPlan, info: DeviceInfo) -> bool:

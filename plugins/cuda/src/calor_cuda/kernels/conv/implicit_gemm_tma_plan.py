@@ -24,7 +24,7 @@ _COLUMNS, _STAGES = 256, 6
 # Minimum of pixels of a piece of a row that is cut further than needed.
 _PIECE = 48
 # Numbers of parts of a sum, and more that are timed if cores are idle; minimum of steps of a part.
-SPLITS, _MORE_SPLITS, SHARE = (1, 2, 3, 4, 6, 8, 9), (12, 16, 18, 24), 8
+SPLITS, _MORE_SPLITS, SHARE = (1, 2, 3, 4, 5, 6, 7, 8, 9), (12, 16, 18, 24), 8
 # Positions in tensors and results are 32-bit numbers.
 MOST = 1 << 31
 # For a core of an H200, in cycles: the rate of sums with one warp group and two, and of rows read;
