@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import gcd, prod
 
+from calor.dtypes import DType
 from calor_kernel import language as kl
-from calor_kernel.contract.choices import hinted, is_size
+from calor_kernel.contract.choices import choice, hinted, is_size, least
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, operand
 from calor_kernel.contract.work import Output, Request, View, Work, row_major
@@ -27,8 +28,10 @@ from calor_kernel.library.conv.split_sums import ending, launch_parts, parts_for
 from calor_kernel.library.conv.vector_tiles import Strides
 from calor_kernel.library.steps import Steps
 
-# Units of a cube at most, and cubes of a core.
+# Units of a cube at most, and cubes of a core; of those that have the sums of pixels alone, if these
+# are of single words.
 _UNITS, _TOGETHER = 256, 2
+_OF_PIXELS, _WORD = 3, 4
 # Maxima: taps of a window and stride phases of a block, which are unrolled; rows of a block.
 _TAPS, _PHASES, _ROWS = 63, 16, 14
 # Taps of a window along one axis from which a unit has several outputs of a line, at most so many.
@@ -43,8 +46,9 @@ _BYTES, _TRANSACTION = 40960, 32
 _STAGED, _PLACE, _FIXED = 6, 20, 64
 # How much larger than an image a tile is that copies the image alone.
 _AROUND = 1.25
-# Cubes of a core for a weight gradient.
-_CUBES = 4
+# Cubes of a core for a weight gradient at most, the units of cubes of which a core has more, and
+# the items that take as long as a cube's sums over its units.
+_CUBES, _SMALL, _ADDED = 4, 64, 2
 
 
 def depthwise_tiles_refusal(one: Convolution, request: Request) -> str | None:
@@ -265,6 +269,27 @@ def shares_of(blocks: int) -> Sequence[int]:
     return sorted({-(-blocks // parts) for parts in (1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 128)})
 
 
+def _together(plan: _Tiles, info: DeviceInfo, accumulate: DType) -> int:
+    """Return the cubes of a core that share its registers."""
+    fits = plan.tile.size * accumulate.itemsize <= info.shared_of(_OF_PIXELS)
+    return _OF_PIXELS if fits and accumulate.itemsize <= _WORD else _TOGETHER
+
+
+@choice(low=1)
+def _splits(chunks: int, items: int, cores: int) -> int:
+    """Return the parts of the items of so many chunks that take the least time, in items.
+
+    >>> _splits(22, 32, 132), _splits(43, 32, 132), _splits(160, 16, 132)
+    (11, 6, 3)
+    """
+
+    def time(parts: int) -> int:
+        waves = -(-chunks * parts // (_TOGETHER * cores))
+        return waves * (-(-items // parts) + _ADDED)
+
+    return min(range(1, max(1, min(items, _CUBES * cores // max(chunks, 1))) + 1), key=time)
+
+
 def _name(kind: str, plan: _Tiles) -> str:
     block = "x".join(str(one.outputs) for one in plan.blocks)
     share = "x".join(map(str, (*plan.share.blocks, plan.tile.channels)))
@@ -295,7 +320,8 @@ def _pixels(one: Convolution, plan: _Tiles, steps: Steps) -> None:
                 for axis, to in zip(axes, strides[3:], strict=True)
             ],
             blocks=plan.blocks, tile=plan.tile, share=plan.share, units=plan.units,
-            together=_TOGETHER, accumulate=accumulator(dtype), **following,
+            together=_together(plan, info, accumulator(dtype)), accumulate=accumulator(dtype),
+            **following,
         )  # fmt: skip
 
 
@@ -305,7 +331,10 @@ def _weights(one: Convolution, plan: _Tiles, steps: Steps) -> None:
     groups, images, dtype = p.leads[0], p.depth, p.a.dtype
     chunks = -(-groups.size // plan.tile.channels)
     items, accumulate = images.size * prod(plan.counts), accumulator(dtype)
-    parts = parts_of(steps, p, items, parts_for(_CUBES, plan.units, chunks, info))
+    most = parts_for(_CUBES, plan.units, chunks, info)
+    if plan.units > _SMALL:
+        most = least(most, _splits(hinted(chunks), hinted(items), info.cores))
+    parts = parts_of(steps, p, items, most)
     index = kl.index_dtype(reach(p.a), reach(p.b), parts.size, items)
     nbytes = (p.a.size + p.b.size + p.size) * dtype.itemsize
     steps.add(
