@@ -28,8 +28,8 @@ from calor_kernel.library.conv.split_sums import ending, launch_parts, parts_for
 from calor_kernel.library.conv.vector_tiles import Strides
 from calor_kernel.library.steps import Steps
 
-# Units of a cube at most, and cubes of a core; those that have sums of pixels alone, if these are of
-# single words.
+# Units of a cube at most, and cubes of a core; those that have sums of pixels alone, if these are
+# of single words.
 _UNITS, _TOGETHER = 256, 2
 _OF_PIXELS, _WORD = 3, 4
 # Maxima: taps of a window and stride phases of a block, which are unrolled; rows of a block.
