@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import zlib
 from collections.abc import Iterator
 from typing import Any
@@ -74,6 +75,46 @@ def test_commands_do_not_wait_for_the_pieces_before_them(
         first = told[: told.index("commands") + 1]
         assert first == ["put"] * 3 + ["commands"]
         assert np.array_equal((x + 1).numpy(), given + 1)
+
+
+def test_contents_of_later_calls_do_not_wait_for_earlier_ones(
+    device: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What nobody waits for yet is answered later, and more contents are sent before that."""
+    told: list[tuple[str, int]] = []
+    put, commands, answer = Stream.put, Stream.commands, Stream.answer
+    begin = threading.Event()
+
+    def noted_put(self: Any, number: int, *given: Any) -> None:
+        begin.wait(10)
+        told.append(("put", number))
+        put(self, number, *given)
+
+    def noted_commands(self: Any, number: int, frame: Any) -> None:
+        told.append(("commands", number))
+        commands(self, number, frame)
+
+    def noted_answer(self: Any) -> Any:
+        told.append(("answer", 0))
+        return answer(self)
+
+    given = np.random.default_rng(0).standard_normal((4, 3 * CHUNK // 8))
+    with calor.device(device):
+        add = calor.jit(lambda x: x + 1)
+        add(calor.asarray(given[0]))
+        calor.synchronize(device)
+        monkeypatch.setattr(Stream, "put", noted_put)
+        monkeypatch.setattr(Stream, "commands", noted_commands)
+        monkeypatch.setattr(Stream, "answer", noted_answer)
+        made = [add(calor.asarray(x)) for x in given]
+        begin.set()
+        assert all(np.array_equal(m.numpy(), x + 1) for m, x in zip(made, given, strict=True))
+    kinds = [kind for kind, _ in told]
+    first = kinds.index("commands")
+    # The pieces of the next contents, of which there are three.
+    assert kinds[first + 1 : first + 4] == ["put"] * 3
+    numbers = {number for kind, number in told[: first + 4] if kind == "put"}
+    assert len(numbers) == 2
 
 
 def test_pieces_on_their_way_have_a_limit(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -47,19 +47,20 @@ class Upload:
 
     Attributes
     ----------
-    there : int
-        How many bytes the server has, as far as it has said.
-    begun, asked : bool
-        Whether pieces were sent, and whether the server was asked how many had arrived: they may
-        have been taken already, and come again.
+    sent, there : int
+        How many bytes were sent, and how many the server has, as far as it has said.
+    lost, asked : bool
+        Whether pieces were sent whose answers did not come, and whether the server was asked how
+        many had arrived: they may have been taken already, and come again.
     refused : bool
         Whether the server has no room for them.
     """
 
     number: int
     content: memoryview
+    sent: int = 0
     there: int = 0
-    begun: bool = False
+    lost: bool = False
     asked: bool = False
     refused: bool = False
 
@@ -98,8 +99,16 @@ class Link:
         self._failures = 0
         # Answers come in the order of their requests, so one thread has the stream at a time.
         self._lock = threading.Lock()
+        # The answers that come next: of what contents, and who takes them.
+        self._waits: deque[tuple[Upload | None, Callable[[Callable[[], Any]], None]]] = deque()
 
-    def request(self, number: int, frame: bytes, uploads: Sequence[Upload] = ()) -> Any:
+    def request(
+        self,
+        number: int,
+        frame: bytes,
+        uploads: Sequence[Upload] = (),
+        ahead: Callable[[], Iterable[Upload]] = tuple,
+    ) -> Any:
         """Return the answers to the commands of a request, whose contents go before them.
 
         Parameters
@@ -110,6 +119,8 @@ class Link:
             The frame of its commands.
         uploads : sequence of Upload
             The contents. One that finds no room is marked, and the command that takes it fails.
+        ahead : callable, optional
+            Returns contents of later requests, which are sent before the answers are read.
 
         Returns
         -------
@@ -119,14 +130,16 @@ class Link:
 
         def streamed(stream: Stream) -> Any:
             # Answers come in order, and none is waited for while there is more to send.
-            waits: deque[Upload] = deque()
+            answer: list[Any] = []
             for upload in uploads:
-                if not upload.refused:
-                    self._send_pieces(stream, upload, waits)
+                self._send_pieces(stream, upload)
             stream.commands(number, frame)
-            while waits:
-                waits.popleft().hear(lambda: message_of(stream.answer()))
-            return message_of(stream.answer())
+            self._waits.append((None, lambda take: answer.append(take())))
+            for upload in ahead():
+                self._send_pieces(stream, upload)
+            while not answer:
+                self._hear(stream)
+            return answer[0]
 
         def plain() -> Any:
             for upload in uploads:
@@ -146,34 +159,46 @@ class Link:
                 if before == [upload.there for upload in uploads]:
                     raise
 
-    def _send_pieces(self, stream: Stream, upload: Upload, waits: deque[Upload]) -> None:
-        """Send the pieces that are missing; those whose answers are not read yet wait."""
-        if upload.whole:
+    def _send_pieces(self, stream: Stream, upload: Upload) -> None:
+        """Send the pieces that are missing; their answers are read later."""
+        if upload.refused or upload.whole:
             return
-        if upload.begun:
+        if upload.lost:
             # After a broken connection, an empty piece asks how much has arrived.
-            upload.asked = True
-            stream.put(upload.number, 0, *seal_parts(b""))
-            while waits:
-                waits.popleft().hear(lambda: message_of(stream.answer()))
-            upload.hear(lambda: message_of(stream.answer()))
-        upload.begun = True
-        for place in range(upload.there, len(upload.content), CHUNK):
-            piece = upload.content[place : place + CHUNK]
-            stream.put(upload.number, place, *seal_parts(piece, self._connection.compress))
-            waits.append(upload)
-            if len(waits) >= _PIECES:
-                waits.popleft().hear(lambda: message_of(stream.answer()))
+            upload.asked, upload.lost = True, False
+            while self._waits:
+                self._hear(stream)
+            self._send_piece(stream, upload, 0, upload.content[:0])
+            self._hear(stream)
+            upload.sent = upload.there
+        for place in range(upload.sent, len(upload.content), CHUNK):
+            self._send_piece(stream, upload, place, upload.content[place : place + CHUNK])
+            if len(self._waits) >= _PIECES:
+                self._hear(stream)
+
+    def _send_piece(self, stream: Stream, upload: Upload, place: int, piece: memoryview) -> None:
+        self._waits.append((upload, upload.hear))
+        stream.put(upload.number, place, *seal_parts(piece, self._connection.compress))
+        upload.sent = place + len(piece)
+
+    def _hear(self, stream: Stream) -> None:
+        """Read the answer that comes next, for who waits for it."""
+        # It stays among those that wait until it is there.
+        _, take = self._waits[0]
+        take(lambda: message_of(stream.answer()))
+        self._waits.popleft()
 
     def _send_plainly(self, upload: Upload) -> None:
         """Send the next piece in a request of its own."""
-        place, piece = upload.there, upload.content[upload.there : upload.there + CHUNK]
-        if upload.begun and not upload.asked:
-            upload.asked, place, piece = True, 0, upload.content[:0]
+        place = upload.there
+        piece = upload.content[place : place + CHUNK]
+        if upload.lost:
+            upload.asked, upload.lost, place, piece = True, False, 0, upload.content[:0]
         path = f"{self.session}/blobs/{upload.number}/{place}"
         frame = seal(piece, self._connection.compress)
         with suppress(RefusedError):
             upload.hear(lambda: self._connection.message("PUT", path, frame))
+            upload.sent = upload.there
 
     def download(self, number: int, nbytes: int) -> np.ndarray[Any, Any]:
         """Return contents that the server offers, piece by piece."""
@@ -182,6 +207,8 @@ class Link:
 
         def streamed(stream: Stream) -> int:
             nonlocal there
+            while self._waits:
+                self._hear(stream)
             places = iter(range(there, nbytes, CHUNK))
             for place in islice(places, _PIECES):
                 stream.get(number, place)
@@ -199,7 +226,9 @@ class Link:
             return there + len(found)
 
         while there < nbytes:
-            there = self._by(streamed, plain)
+            # An answer before it may say that other contents find no room.
+            with suppress(RefusedError):
+                there = self._by(streamed, plain)
         return made
 
     def _by(self, streamed: Callable[[Stream], T], plain: Callable[[], T]) -> T:
@@ -240,5 +269,9 @@ class Link:
     def close(self) -> None:
         """Close the stream, if there is one; the next request opens another."""
         stream, self._stream = self._stream, None
+        for upload, _ in self._waits:
+            if upload is not None:
+                upload.lost, upload.sent = True, upload.there
+        self._waits.clear()
         if stream is not None:
             stream.close()

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, islice
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -29,6 +29,8 @@ from calor_http.frames import MESSAGE, pack
 # What waits here at most, in bytes and commands; who queues more waits.
 _ROOM: Final = 4 * MESSAGE
 _COMMANDS: Final = 1 << 13
+# Among so many commands that wait, contents are looked for that can be sent ahead.
+_LOOKED_AT: Final = 64
 # What a command takes at least, in bytes.
 _LEAST: Final = 64
 # Dropped values of so many bytes, or so many of them, are told to the server before what is queued
@@ -298,13 +300,20 @@ class Requests:
             self._queue.append(Command([command, numbers], 9 * len(numbers)))
 
     def _take(self) -> list[Command]:
-        """Return the first commands that fit into a request, without those that stay."""
+        """Return the first commands that fit into a request, without those that stay.
+
+        Contents go apart: the first large ones come with what is done with them.
+        """
         taken: list[Command] = []
-        nbytes = 0
+        nbytes = apart = 0
         while self._queue and len(taken) < self._most:
-            nbytes += self._queue[0].nbytes
-            if taken and nbytes > MESSAGE // 2:
+            command = self._queue[0]
+            more = len(command.upload.content) if command.upload is not None else 0
+            nbytes += command.nbytes - more
+            full = nbytes > MESSAGE // 2 or (more and apart + more > MESSAGE // 2)
+            if taken and full:
                 break
+            apart += more
             taken.append(self._queue.popleft())
         self._nbytes = sum(command.nbytes for command in self._queue)
         return taken
@@ -312,7 +321,7 @@ class Requests:
     def _send(self, commands: Sequence[Command]) -> None:
         uploads = [command.upload for command in commands if command.upload is not None]
         frame = pack([command.message for command in commands], self._connection.compress)
-        answers = self._link.request(self._sent + 1, frame, uploads)
+        answers = self._link.request(self._sent + 1, frame, uploads, lambda: self._ahead(commands))
         # No interrupt comes between these lines: what was answered is not sent again.
         self._sent += 1
         self._current = []
@@ -324,6 +333,14 @@ class Requests:
                 # It may have come again after it was taken.
                 self.dropped(Contents(upload.number, self.era), "forget")
         self._deliver()
+
+    def _ahead(self, commands: Sequence[Command]) -> list[Upload]:
+        """Return the contents that are sent before commands are answered, if nobody waits."""
+        if any(command.future is not None for command in commands):
+            return []
+        with self._state:
+            found = (c.upload for c in islice(self._queue, _LOOKED_AT) if c.upload is not None)
+            return list(islice(found, 1))
 
     def _deliver(self) -> None:
         """Tell the answers to those who wait; again, where an interrupt came in between."""
