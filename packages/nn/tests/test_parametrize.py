@@ -114,6 +114,7 @@ def test_parametrized_modules_are_copied_pickled_and_restored() -> None:
         assert type(made) is type(layer)
         np.testing.assert_array_equal(made(x).numpy(), layer(x).numpy())
         assert parametrize.is_parametrized(made)
+        assert made.train().training
     value = layer.weight.numpy()
     parametrize.remove_parametrizations(layer, "weight")
     assert type(layer) is nn.Linear

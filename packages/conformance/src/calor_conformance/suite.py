@@ -47,6 +47,7 @@ from .checks import (
     drawn_modules,
     drawn_networks,
     drawn_optimizers,
+    drawn_parametrizations,
     drawn_searches,
     drawn_sizes,
     drawn_updates,
@@ -266,6 +267,7 @@ def _contracts() -> Iterator[Check]:
     yield from drawn_files.drawn_files()
     yield from drawn_modules.drawn_modules()
     yield from layer_states.layer_states()
+    yield from drawn_parametrizations.drawn_parametrizations()
     yield from evaluated_modules.evaluated_modules()
     yield from drawn_optimizers.drawn_optimizers()
     yield from drawn_searches.drawn_searches()

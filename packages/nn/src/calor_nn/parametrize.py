@@ -564,7 +564,8 @@ def _parametrized(base: type, names: tuple[str, ...]) -> type:
 
 def _blank(base: type, names: tuple[str, ...]) -> Any:
     """Return an instance without attributes, for pickle."""
-    return object.__new__(_parametrized(base, names))
+    kind = _parametrized(base, names)
+    return kind.__new__(kind)
 
 
 def _computed(name: str) -> property:
