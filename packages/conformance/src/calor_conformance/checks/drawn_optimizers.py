@@ -74,7 +74,7 @@ class _Optimizer:
         return f"of {self.name} {self.how}, after {', '.join(self.names)}"
 
     def parameter(self) -> _Parameter:
-        array = np.asarray(self.rng.normal(size=a_shape(self.rng, 0, 2)), np.float32)
+        array = np.asarray(self.rng.normal(size=a_shape(self.rng, 0, 3)), np.float32)
         return _Parameter(calor.asarray(array, requires_grad=True), array.astype(np.float64))
 
     def add_to(self, count: int) -> None:
@@ -165,6 +165,11 @@ class _Optimizer:
         if counts:
             wants = [p.steps for p in self.every()]
             assert counts == wants, f"counts {counts}, not {wants}, {self.told()}"
+        for number, (told, how) in enumerate(zip(state["param_groups"], self.how, strict=True)):
+            wants = {**how, "maximize": self.sign < 0}
+            for name, value in wants.items():
+                same = name in told and np.array_equal(told[name], value)
+                assert same, f"{name} of group {number} is not stored, {self.told()}"
         kept = [[p.kept() for p in group] for group in self.groups]
         self.stored.append((state, kept, [dict(how) for how in self.how]))
 
