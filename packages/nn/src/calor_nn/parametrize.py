@@ -564,7 +564,7 @@ def _parametrized(base: type, names: tuple[str, ...]) -> type:
 
 def _blank(base: type, names: tuple[str, ...]) -> Any:
     """Return an instance without attributes, for pickle."""
-    kind = _parametrized(base, names)
+    kind: Any = _parametrized(base, names)
     return kind.__new__(kind)
 
 

@@ -166,8 +166,7 @@ class _Optimizer:
             wants = [p.steps for p in self.every()]
             assert counts == wants, f"counts {counts}, not {wants}, {self.told()}"
         for number, (told, how) in enumerate(zip(state["param_groups"], self.how, strict=True)):
-            wants = {**how, "maximize": self.sign < 0}
-            for name, value in wants.items():
+            for name, value in {**how, "maximize": self.sign < 0}.items():
                 same = name in told and np.array_equal(told[name], value)
                 assert same, f"{name} of group {number} is not stored, {self.told()}"
         kept = [[p.kept() for p in group] for group in self.groups]

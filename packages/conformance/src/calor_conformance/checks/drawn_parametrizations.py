@@ -210,10 +210,23 @@ class _History:
             off = float(np.max(np.abs(got - want)))
             assert got.shape == want.shape, f"{told}: {name} of shape {got.shape}, not {want.shape}"
             assert off <= room, f"{told}: {name} is {got}, not {want}"
+            for k, (held, part) in enumerate(zip(self.originals(name), model.parts, strict=True)):
+                made = held.detach().numpy()
+                assert made.shape == part.shape, f"{told}: original {k} of {name}: {made.shape}"
+                off = float(np.max(np.abs(made - part)))
+                assert off <= _NEAR * (1 + float(np.max(np.abs(part)))), (
+                    f"{told}: original {k} of {name} is {made}, not {part}"
+                )
         found = {n for n in self.layer.state_dict() if not n.endswith(("_u", "_v"))}
         assert found == keys, f"{told}: the state has {sorted(found)}, not {sorted(keys)}"
         learning = {n for n, _ in self.layer.named_parameters()}
         assert learning == keys, f"{told}: parameters {sorted(learning)}, not {sorted(keys)}"
+
+    def originals(self, name: str) -> list[Any]:
+        """Return the tensors that an attribute is computed from, or itself."""
+        if not self.models[name].maps:
+            return [getattr(self.layer, name)]
+        return list(self.layer.parametrizations[name].originals())
 
     def name(self, parametrized: bool = False) -> str:
         among = [n for n, m in self.models.items() if m.maps or not parametrized]
@@ -248,7 +261,7 @@ class _History:
 
     def assign(self) -> None:
         name = self.name()
-        value = self.rng.normal(size=self.models[name].value().shape).astype(np.float32)
+        value = np.asarray(self.rng.normal(size=self.models[name].value().shape), np.float32)
         given = calor.asarray(value)
         if self.models[name].maps:
             setattr(self.layer, name, given)
@@ -287,7 +300,7 @@ class _History:
             self.layer = copy.deepcopy(held)
             with calor.no_grad():
                 for p in self.layer.parameters():
-                    p[...] = p * 0 + 3
+                    p[...] = calor.ones_like(p) * 3
             self.layer.load_state_dict(held.state_dict())
         with calor.no_grad():
             for p in held.parameters():
@@ -298,21 +311,18 @@ class _History:
         """Compare gradients at the originals with differences of the model."""
         name = self.name(True)
         model = self.models[name]
-        weights = self.rng.normal(size=model.value().shape)
+        weights = np.asarray(self.rng.normal(size=model.value().shape))
         model.seen(self.layer.training)
         loss = calor.sum(getattr(self.layer, name) * calor.asarray(weights.astype(np.float32)))
         loss.backward()
-        held = (
-            list(self.layer.parametrizations[name].originals())
-            if model.maps else [getattr(self.layer, name)]
-        )  # fmt: skip
+        held = self.originals(name)
         told = f"after {'; '.join(self.names)}: the gradient of {name}"
         for k, tensor in enumerate(held):
             want, step = np.zeros(model.parts[k].shape), 1e-6
             for at in np.ndindex(*want.shape):
                 sides = []
                 for sign in (step, -step):
-                    parts = [np.array(p) for p in model.parts]
+                    parts: list[Array] = [np.array(p, np.float64) for p in model.parts]
                     parts[k][at] += sign
                     sides.append(float(np.sum(model.value(parts) * weights)))
                 want[at] = (sides[0] - sides[1]) / (2 * step)
