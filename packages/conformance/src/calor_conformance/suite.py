@@ -92,6 +92,7 @@ from .checks import (
     nested_transforms,
     non_finite,
     one_option_apart,
+    options_of_layers,
     orders_of_axes,
     orders_of_views,
     paired_options,
@@ -236,6 +237,7 @@ def _contracts() -> Iterator[Check]:
     yield from unread_parts.unread_parts()
     yield from paired_options.paired_options()
     yield from one_option_apart.one_option_apart()
+    yield from options_of_layers.options_of_layers()
     yield from parameter_forms.parameter_forms()
     yield from distributions.families()
     yield from crossings.crossings()

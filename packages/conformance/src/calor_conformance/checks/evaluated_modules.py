@@ -22,9 +22,8 @@ import calor
 from calor.dtypes import float32, int64
 from calor.errors import CalorError
 
-from ..rows.functions.printed import PRINTED
+from ..rows.functions.printed import GIVEN, PRINTED
 from .base import Array, Check, Place
-from .printed import GIVEN
 
 PACKAGE: Final = "calor_nn"
 CONTRACT: Final = (

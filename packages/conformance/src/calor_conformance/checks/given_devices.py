@@ -27,11 +27,11 @@ from calor.errors import CalorError, DeviceError, UnsupportedError
 
 from ..rows.functions.comparing import quiet, tensors
 from ..rows.functions.drawing import Arguments, source
+from ..rows.functions.printed import GIVEN
 from ..rows.recorded.subjects import Subject, subjects
 from .base import Check, Place
 from .defaults import MODULES
 from .evaluated_modules import PACKAGE, fitting
-from .printed import GIVEN
 
 OPERANDS: Final = "what is computed of operands is on their device, whatever the current one is"
 NAMED: Final = "what is made with a device and a dtype is there, of that dtype, and is the same"

@@ -20,7 +20,7 @@ import calor
 from calor.dtypes import ALL, DType, bool_, complex64, float32, int32, int64
 from calor.errors import CalorError
 
-from ..rows.functions.printed import PRINTED
+from ..rows.functions.printed import GIVEN, PRINTED
 from .base import Array, Check, Place
 from .capsules import OWN
 
@@ -157,17 +157,6 @@ def _others(place: Place, rng: Rng) -> None:
     with calor.device("numpy"):
         mine = calor.asarray(np.zeros(2, np.float32), device=place.plain)
         assert (f"device='{place.plain.name}'" in repr(mine)) is not same, repr(mine)
-
-
-# Values of arguments that a constructor needs.
-GIVEN: Final[dict[str, Any]] = {
-    "in_features": 4, "out_features": 3, "in_channels": 4, "out_channels": 6, "kernel_size": 3,
-    "num_features": 4, "normalized_shape": (4,), "num_groups": 2, "num_channels": 4,
-    "num_embeddings": 5, "embedding_dim": 4, "input_size": 3, "hidden_size": 4, "output_size": 2,
-    "embed_dim": 4, "num_heads": 2, "d_model": 4, "padding": 1, "upscale_factor": 2,
-    "downscale_factor": 2, "groups": 2, "in1_features": 2, "in2_features": 3, "size": 3, "axis": 1,
-    "threshold": 0.5, "value": 2.0, "norm_type": 2.0,
-}  # fmt: skip
 
 
 def _drawn(rng: Rng, default: Any) -> Any:

@@ -5,7 +5,7 @@ A module is printed as the call that makes it, without arguments that seldom mat
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 PRINTED: Final[dict[str, str]] = {
     "output_size": (
@@ -63,3 +63,12 @@ PRINTED: Final[dict[str, str]] = {
     "kernel_size dilation padding stride": "Unfold",
     "output_size kernel_size dilation padding stride": "Fold",
 }
+# Values of arguments that a constructor needs.
+GIVEN: Final[dict[str, Any]] = {
+    "in_features": 4, "out_features": 3, "in_channels": 4, "out_channels": 6, "kernel_size": 3,
+    "num_features": 4, "normalized_shape": (4,), "num_groups": 2, "num_channels": 4,
+    "num_embeddings": 5, "embedding_dim": 4, "input_size": 3, "hidden_size": 4, "output_size": 2,
+    "embed_dim": 4, "num_heads": 2, "d_model": 4, "padding": 1, "upscale_factor": 2,
+    "downscale_factor": 2, "groups": 2, "in1_features": 2, "in2_features": 3, "size": 3, "axis": 1,
+    "threshold": 0.5, "value": 2.0, "norm_type": 2.0,
+}  # fmt: skip
