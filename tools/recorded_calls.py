@@ -50,12 +50,12 @@ _UNITS: Final = {
 _ROUNDINGS: Final = {"float64": 256, "complex128": 256, "float32": 32, "complex64": 48}
 
 
-class _HangsError(Exception):
+class _HangsError(TimeoutError):
     """A call takes too long."""
 
 
 @contextmanager
-def _soon() -> Iterator[None]:
+def soon() -> Iterator[None]:
     def late(*_: Any) -> None:
         raise _HangsError
 
@@ -67,7 +67,7 @@ def _soon() -> Iterator[None]:
         signal.alarm(0)
 
 
-class _Lines:
+class Lines:
     """The steps from line to line of calor that calls have taken."""
 
     def __init__(self) -> None:
@@ -119,7 +119,7 @@ class _Lines:
 def _called(subject: Subject, given: Arguments, *, slopes: bool) -> results.Outcome | None:
     """Return what a call gives; None where that is nothing to record."""
     try:
-        with _soon():
+        with soon():
             return results.outcome(subject, given, slopes=slopes)
     except (UnsupportedError, MemoryError, RecursionError, _HangsError):
         clear()
@@ -205,7 +205,7 @@ def _sizes(heads: Sequence[str]) -> Iterator[tuple[str, int]]:
 _PLAIN: Final = {"float", *(d.name for d in calor.dtypes.ALL)}
 
 
-def recorded(subject: Subject, lines: _Lines, options: argparse.Namespace) -> list[Recorded]:
+def recorded(subject: Subject, lines: Lines, options: argparse.Namespace) -> list[Recorded]:
     """Return the calls of a function that are worth a record."""
     made: list[Recorded] = []
     good = 0
@@ -318,7 +318,7 @@ def main(given: Sequence[str] | None = None) -> None:
     if options.places:
         stored_places()
     calls: dict[str, Sequence[Recorded]] = dict(read(options.file))
-    lines = _Lines()
+    lines = Lines()
     known = subjects()
     calls = {label: own for label, own in calls.items() if label in known}
     labels = [n for n in known if any(fnmatchcase(n, p) for p in options.only or ["*"])]
