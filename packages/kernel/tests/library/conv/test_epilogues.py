@@ -265,16 +265,14 @@ def test_one_launch(row, chain):
 
 
 @pytest.mark.parametrize("row", ["fragments", "TMA, TF32"])
-@pytest.mark.parametrize("cores", [200, 1])
+@pytest.mark.parametrize("cores", [200, 4])
 def test_groups_of_one_launch(row, cores, monkeypatch):
     """A channel of what follows is that of its group, in tiles and in parts of sums."""
-    few = dict.fromkeys((True, False), 1000)
-    monkeypatch.setattr("calor_kernel.library.conv.each_group._FLOPS", few)
+    monkeypatch.setattr("calor_kernel.library.conv.group_tiles._FLOPS", 0)
     monkeypatch.setattr("calor_kernel.library.conv.joined_groups._CHANNELS", 99)
     monkeypatch.setattr("calor_kernel.library.conv.implicit_gemm_mma_launch._SHARE", 96)
     info, dtype, precision = ROWS[row]
     info = replace(info, cores=cores)
-    monkeypatch.setattr("calor_kernel.library.conv.each_group._idle", lambda one: True)
 
     def function(x, w, a, r):
         return calor.relu(conv(x, w, padding=1, groups=3) * a + r)

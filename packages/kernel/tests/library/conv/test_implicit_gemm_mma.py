@@ -478,21 +478,27 @@ SEVERAL = [
 @pytest.mark.parametrize("info", [INFO, H200], ids=["planes", "warp groups"])
 def test_small_groups_are_tiles_of_one_launch(op, row, dtype, info, monkeypatch):
     """One after another they would leave cores idle."""
-    few = dict.fromkeys((True, False), 1000)
-    monkeypatch.setattr("calor_kernel.library.conv.each_group._FLOPS", few)
+    for name, value in (("_FLOPS", 0), ("_CHANNELS", 16)):
+        monkeypatch.setattr(f"calor_kernel.library.conv.group_tiles.{name}", value)
     monkeypatch.setattr("calor_kernel.library.conv.joined_groups._CHANNELS", 99)
     monkeypatch.setitem(DIGITS, "float32", 2e-3)
-    for cores, parts in ((200, True), (1, False)):
-        given = replace(info, cores=cores)
-        request = request_of(op, row, getattr(dtypes, dtype), given)
-        request = replace(request, attributes={**request.attributes, "precision": "high"})
-        work, *_ = LOWERINGS[op](request)
-        assert work.way.name == "each group"
-        count = sum(one.build.function.name == "conv_mma" for one in work.launches)
-        assert (count == 1) == parts
-        if parts:
-            backend = KernelBackend("lanes", lambda index, given=given: LanesDevice(given))
-            check(backend, op, row, dtype, precision="high")
+    given = replace(info, cores=200)
+    request = request_of(op, row, getattr(dtypes, dtype), given)
+    request = replace(request, attributes={**request.attributes, "precision": "high"})
+    work, *_ = LOWERINGS[op](request)
+    assert work.way.name == "tiles of groups"
+    assert sum(one.build.function.name == "conv_mma" for one in work.launches) == 1
+    check(
+        KernelBackend("lanes", lambda index: LanesDevice(given)), op, row, dtype, precision="high"
+    )
+
+
+def test_groups_for_all_cores_have_other_ways(monkeypatch):
+    monkeypatch.setattr("calor_kernel.library.conv.group_tiles._FLOPS", 0)
+    for cores, way in ((2, True), (1, False)):
+        request = request_of("conv", SEVERAL[0], bfloat16, replace(INFO, cores=cores))
+        work, *_ = lower_conv(request)
+        assert (work.way.name == "tiles of groups") == way
 
 
 def test_large_tiles_in_parts_come_before_small_ones():

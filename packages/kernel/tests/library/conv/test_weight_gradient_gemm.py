@@ -322,3 +322,38 @@ def test_lines_are_refused(reason):
     problem = for_weight(request)
     one = Convolution(problem, problem, EIGHT, rounded=True)
     assert reason in weight_gradient_tma_launch.weight_tma_refusal(one, request)
+
+
+# Groups of whole tiles and of a part of one, strides, one axis, windows of one tap.
+GROUPS = [
+    ((3, 16, 7, 6), (128, 8, 3, 3), ONE, PADDED, ONE, 2),
+    ((2, 24, 9, 11), (216, 8, 3, 3), (2, 1), ((0, 1), (2, 0)), (2, 1), 3),
+    ((2, 48, 15), (144, 24, 4), (2,), ((1, 2),), (1,), 2),
+    ((3, 128, 5, 7), (160, 64, 1, 1), ONE, (NONE, NONE), ONE, 2),
+]
+
+
+@pytest.mark.parametrize("chunks", [1, 2])
+@pytest.mark.parametrize("row", GROUPS, ids=str)
+def test_products_of_groups_are_one_launch(row, chunks, monkeypatch):
+    monkeypatch.setitem(DIGITS, "float32", 2e-3)
+    monkeypatch.setattr(weight_gradient_gemm, "_MANY", 1)
+    monkeypatch.setattr(weight_gradient_gemm, "STEPS", 1)
+    info = replace(H200, cores=12)
+    request = asked(row, "float32", info)
+    if chunks > 1:
+        monkeypatch.setattr(
+            weight_gradient_gemm, "_some", lambda p, n, made=weight_gradient_gemm._some: made(p, 2)
+        )
+    (work,) = lower_conv_weight_gradient(request)
+    assert work.way.name == "weight products of groups"
+    made = [launch.build.function.name for launch in work.launches]
+    assert made.count("matmul_tma") == min(chunks, row[0][0])
+    backend = KernelBackend("lanes", lambda index: LanesDevice(info))
+    check(backend, "conv_weight_gradient", row, "float32", precision="high")
+
+
+@pytest.mark.parametrize(("dtype", "cores"), [("float32", 1), ("bfloat16", 12)])
+def test_groups_that_fill_the_device_have_other_ways(dtype, cores):
+    (work,) = lower_conv_weight_gradient(asked(GROUPS[0], dtype, replace(H200, cores=cores)))
+    assert work.way.name != "weight products of groups"

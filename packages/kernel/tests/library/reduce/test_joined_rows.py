@@ -228,3 +228,14 @@ def test_a_cube_reads_its_row_again_where_there_are_many(rows, count, monkeypatc
         assert names == ["reduce_rows"]
     else:
         assert len(names) >= count
+
+
+@pytest.mark.parametrize(("rows", "many"), [(11, True), (3, False)])
+def test_a_cube_reads_its_row_again_for_results_along_it(rows, many, monkeypatch):
+    monkeypatch.setattr(program_launch, "_ENOUGH_LINES", 8)
+    case = "share"
+    monkeypatch.setitem(CASES, case, (lambda x: _loss(x, x)[1], [(rows, 3000)]))
+    arrays = _arrays(case, float32)
+    found, names = _run(_graph(case, float32), arrays, MANY_UNITS)
+    _check(case, found, arrays)
+    assert (names == ["reduce_rows"]) == many

@@ -2,7 +2,7 @@
 
 Requirements: the fastest ways by matrix instructions are of one group. A group is a slice of
 channels, so nothing is copied before; results with other groups between their images are copied
-once. Groups that leave most of a device idle are tiles of one launch.
+once.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from math import prod
 from typing import Any
 
 from calor.dtypes import bfloat16, float16, float32
-from calor_kernel.contract.choices import exceeds, hinted, spec_of
+from calor_kernel.contract.choices import hinted, spec_of
 from calor_kernel.contract.work import (
     Argument,
     Input,
@@ -24,7 +24,6 @@ from calor_kernel.contract.work import (
     Work,
     row_major,
 )
-from calor_kernel.library.conv.implicit_gemm_mma_launch import mma_refusal, mma_works
 from calor_kernel.library.conv.problem import Convolution
 from calor_kernel.library.gemm.mma import instruction_for
 from calor_kernel.library.steps import Steps
@@ -33,8 +32,8 @@ from calor_kernel.library.steps import Steps
 # without, and of its operations, which take longer block by block than the launches of a group, or
 # of float32 than tiles of all groups.
 _GROUPS, _CHANNELS, _FLOPS = 16, {True: 16, False: 24}, {True: 10**8, False: 2 * 10**7}
-# Elements at whose multiples the result of each group begins; rows and columns of a small tile.
-_WHOLE, _TILE = 64, 64
+# Elements at whose multiples the result of each group begins.
+_WHOLE = 64
 
 
 def each_group_refusal(one: Convolution, request: Request) -> str | None:
@@ -53,17 +52,6 @@ def each_group_refusal(one: Convolution, request: Request) -> str | None:
     return "a group has few operations" if few else None
 
 
-def _idle(one: Convolution) -> bool:
-    """Return whether the tiles of a group are for less than half of the cores."""
-    p = one.seen
-    if p.by_weight:
-        return False
-    phases = prod(axis.divide for axis in p.axes)
-    pixels = p.leads[0].size * prod(axis.count for axis in p.axes)
-    tiles = -(-p.leads[2].size // _TILE) * -(-pixels // (_TILE * phases)) * phases
-    return not exceeds(2 * tiles, one.info.cores)
-
-
 def multiplied(one: Convolution) -> bool:
     """Return whether matrix instructions multiply the operands of a convolution."""
     dtype, info = one.problem.a.dtype, one.info
@@ -73,10 +61,6 @@ def multiplied(one: Convolution) -> bool:
 
 def each_group_works(one: Convolution, request: Request) -> list[Work]:
     """Return the work of a convolution that :func:`each_group_refusal` accepts."""
-    if _idle(one) and mma_refusal(one, request) is None:
-        first = next(mma_works(one, request), None)
-        if first is not None:
-            return [first]
     steps, groups = Steps(), request.attributes["groups"]
     operands: list[tuple[View, Argument]] = [(v, Input(k)) for k, v in enumerate(request.inputs)]
     add_each(request, steps, groups, operands, request.outputs[0].shape)

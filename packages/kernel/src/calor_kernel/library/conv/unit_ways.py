@@ -29,6 +29,7 @@ from calor_kernel.library.conv.disjoint_windows import patches_refusal, patches_
 from calor_kernel.library.conv.each_group import each_group_refusal, each_group_works
 from calor_kernel.library.conv.folded_products import folded_refusal, folded_works
 from calor_kernel.library.conv.generic_tiles import tiles_refusal, tiles_works
+from calor_kernel.library.conv.group_tiles import group_tiles_refusal
 from calor_kernel.library.conv.implicit_gemm_mma_launch import mma_refusal, mma_works
 from calor_kernel.library.conv.implicit_gemm_simt_launch import (
     few_rows,
@@ -69,6 +70,7 @@ WAYS: Final[Table[Convolution]] = Table(
     Way("mirrored gradient", mirrored_refusal, mirrored_works),
     Way("joined groups", joined_refusal, joined_works),
     Way("planar images", planar_refusal, planar_works),
+    Way("tiles of groups", group_tiles_refusal, mma_works),
     Way("implicit GEMM of groups", groups_refusal, simt_works),
     Way("each group", each_group_refusal, each_group_works),
     Way("depthwise bands", bands_refusal, bands_works),

@@ -15,6 +15,7 @@ from calor_cuda.kernels.conv.pointwise_weight_gemm import (
     pointwise_weight_works,
 )
 from calor_cuda.kernels.conv.weight_gradient_gemm import (
+    group_products_refusal,
     weight_product_refusal,
     weight_product_works,
 )
@@ -30,6 +31,10 @@ ROWS: Final[tuple[Row[Convolution], ...]] = (
     # Those of few filters are before blocks of pixels, which read images for each filter.
     Row(
         "direct blocks", Way("products in place", pointwise_weight_refusal, pointwise_weight_works)
+    ),
+    Row(
+        "implicit GEMM of groups",
+        Way("weight products of groups", group_products_refusal, weight_product_works),
     ),
     Row(_BEFORE, Way("implicit GEMM by TMA", tma_refusal, tma_works)),
     Row(_BEFORE, Way("stride 2 by TMA", stride2_refusal, stride2_works)),

@@ -74,11 +74,37 @@ class _Made:
 
 def weight_product_refusal(one: Convolution, request: Request) -> str | None:
     """Return why a weight gradient is not one product with copies, None if it is."""
+    p = one.seen
+    if not p.by_weight or len(p.axes) > 2:
+        return "it is no weight gradient with at most two spatial axes"
+    if p.leads[0].size != 1:
+        return "it has groups"
+    return _refusal(one, request)
+
+
+def group_products_refusal(one: Convolution, request: Request) -> str | None:
+    """Return why a weight gradient is not a product for each group of one launch, None if it is."""
+    p = one.seen
+    if not p.by_weight or len(p.axes) > 2 or p.leads[0].size == 1:
+        return "it is no weight gradient of groups with at most two spatial axes"
+    if not one.rounded:
+        return "it is not of TF32"
+    groups, outputs, channels = p.leads
+    if groups.a != channels.size * channels.a or groups.b != outputs.size * outputs.b:
+        return "the channels of groups do not follow each other"
+    reason = _refusal(one, request)
+    if reason is None:
+        tiles = -(-outputs.size // _LEAST) * -(-_columns(p) // _LEAST)
+        if 2 * tiles > one.info.cores:
+            return "groups have tiles for most of the cores, one after another"
+    return reason
+
+
+def _refusal(one: Convolution, request: Request) -> str | None:
+    """Return why pixels are not copied for products, None if they are."""
     p, info = one.seen, one.info
     if not all(map(info.has, _NEEDED)):
         return "the device has no TMA with matrix instructions of warp groups"
-    if not p.by_weight or len(p.axes) > 2 or p.leads[0].size != 1:
-        return "it is no weight gradient of one group with at most two spatial axes"
     sizes = [lead.size for lead in (*p.leads, p.depth)]
     sizes += [n for axis in p.axes for n in (axis.terms, axis.count)]
     if not all(type(n) is int for n in sizes):
@@ -90,7 +116,7 @@ def weight_product_refusal(one: Convolution, request: Request) -> str | None:
         return "TMA writes whole accesses"
     if min(p.leads[1].size, columns) < _LEAST or not pixels:
         return f"it has fewer than {_LEAST} rows or columns, or no pixels"
-    copied = columns * pixels
+    copied = p.leads[0].size * columns * pixels
     if not copies_first(p) and not request.candidates:
         return "its copies exceed the cache, or leave most of the device idle"
     return "its copies exceed memory that pays" if not copies_first(p) and copied > _MOST else None
@@ -100,8 +126,9 @@ def copies_first(problem: Correlation) -> bool:
     """Return whether this way is likely to be the fastest of those that copy."""
     columns, pixels, item = _columns(problem), _pixels(problem), problem.a.dtype.itemsize
     # The product of many rows saves more than copies beyond the cache cost.
-    most = _MOST if problem.leads[1].size >= _ROWS else _FEW[item]
-    return columns * pixels <= most and pixels >= _MANY
+    groups, rows, _ = (lead.size for lead in problem.leads)
+    most = _MOST if groups * rows >= _ROWS else _FEW[item]
+    return groups * columns * pixels <= most and pixels >= _MANY
 
 
 def weight_product_works(one: Convolution, request: Request) -> Iterator[Work | Dropped]:
@@ -157,13 +184,13 @@ def _pixels(problem: Correlation) -> int:
 
 def _plans(problem: Correlation, info: DeviceInfo) -> Iterator[_Made]:
     dtype, rows, columns = problem.a.dtype, problem.leads[1].size, _columns(problem)
-    item, pixels = dtype.itemsize, _pixels(problem)
+    groups, item, pixels = problem.leads[0].size, dtype.itemsize, _pixels(problem)
     depth = LINE // item
     for high, wide, stages in _TILES:
         plan = TmaPlan(dtype, float32, high, wide, stages, True, True, _BAND)
         if plan.shared_bytes > info.shared_bytes or plan.units > info.max_units:
             continue
-        tiles = -(-rows // high) * -(-columns // wide)
+        tiles = groups * -(-rows // high) * -(-columns // wide)
         read = (min(high, rows) + min(wide, columns)) / READ
         byte = max(high * wide / COMPUTED, read)
         for parts in range(1, _PARTS + 1):
@@ -172,10 +199,12 @@ def _plans(problem: Correlation, info: DeviceInfo) -> Iterator[_Made]:
                 continue
             cycles = -(-tiles * parts // info.cores) * (share * item * byte + TILE)
             if parts > 1:
-                moved = 8 * parts * rows * columns
+                moved = 8 * parts * groups * rows * columns
                 cycles += TILE + moved / (info.cores * MOVED)
             made = plan if parts > 1 else replace(plan, result=dtype)
             yield _Made(made, parts, share, cycles)
+            if groups > 1:
+                continue
             product = _whole(problem, parts * share)
             of = summed(product, plan, parts, info) if parts > 1 else None
             if of is not None and info.has("forward_progress"):
@@ -196,10 +225,11 @@ def _work(
 ) -> Work | Dropped:
     """Return the work of a plan for ``some`` images at a time, or why TMA refuses it."""
     p, dtype, steps = problem, problem.a.dtype, Steps()
-    (_, outputs, channels), images, axes = p.leads, p.depth, two_axes(p)
+    (groups, outputs, channels), images, axes = p.leads, p.depth, two_axes(p)
     columns, room = _columns(p), made.parts * made.share
-    left, right = (steps.memory(n * room * dtype.itemsize) for n in (outputs.size, columns))
-    count, firsts = outputs.size * columns, range(0, images.size, some)
+    sizes = groups.size * outputs.size, groups.size * columns
+    left, right = (steps.memory(n * room * dtype.itemsize) for n in sizes)
+    count, firsts = sizes[0] * columns, range(0, images.size, some)
     parts = made.parts if made.summed is None else 1
     every = len(firsts) * parts
     target = target_of(steps, dtype, every * count if every > 1 else 0)
@@ -208,6 +238,12 @@ def _work(
     if made.summed is None:
         operands = Operand((0, made.share), room, 1, 0, dtype)
         product = replace(product, batch=(1, parts), k=made.share, a=operands, b=operands)
+        if groups.size > 1:
+            # Products of a part are those of all groups.
+            a, b = (
+                replace(operands, batch=(made.share, n * room)) for n in (outputs.size, columns)
+            )
+            product = replace(product, batch=(parts, groups.size), a=a, b=b)
     reason = tma_refusal(product, info)
     if reason is not None:
         return Dropped("boxes", reason)
@@ -220,8 +256,8 @@ def _work(
         size = min(some, images.size - first)
         g, x = (later(operand(k, v), first * n)
                 for k, v, n in ((1, p.b, images.b), (0, p.a, images.a)))  # fmt: skip
-        of_g = Lead(size, images.b, 0), Lead(outputs.size, outputs.b, 0)
-        of_x = replace(images, size=size), channels
+        of_g = Lead(size, images.b, 0), Lead(sizes[0], outputs.b, 0)
+        of_x = replace(images, size=size), replace(channels, size=groups.size * channels.size)
         both = (
             Viewed(g, Bound(left, dtype), *of_g, (whole[0], whole[1]), (1, 1)),
             Viewed(x, Bound(right, dtype), *of_x, (seen[0], seen[1]), taps),
