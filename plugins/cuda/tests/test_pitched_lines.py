@@ -225,11 +225,12 @@ def test_lines_get_a_pitch_where_it_saves_time(
 
 @pytest.mark.parametrize(
     ("shape", "copies"),
-    [((64, 768, 7, 768), 2), ((8, 64, 7, 96), 0), ((8, 1024, 1, 2560), 0), ((1, 512, 512, 512), 0)],
+    [((64, 768, 9, 768), 2), ((8, 64, 9, 96), 0), ((64, 768, 7, 768), 0), ((8, 1024, 1, 2560), 0),
+     ((1, 512, 512, 512), 0)],
     ids=str,
-)
-def test_products_of_few_terms_are_written_by_tma(shape: Any, copies: int) -> None:
-    """Copies of short lines take less than elements through registers; one term needs none."""
+)  # fmt: skip
+def test_products_of_short_lines_are_written_by_tma(shape: Any, copies: int) -> None:
+    """Copies of short lines take less than elements through registers; few terms need none."""
     load_families()
     batch, m, k, n = shape
     views = (
@@ -242,7 +243,8 @@ def test_products_of_few_terms_are_written_by_tma(shape: Any, copies: int) -> No
     assert not isinstance(works, Refusal)
     labels = [launch.label for launch in works[0].launches]
     assert labels.count("matmul operand padding") == copies
-    assert ("boxes" in labels[-1]) is (m > 64)
+    assert ("boxes" in labels[-1]) is (m > 64 and k > 8)
+    assert ("unit blocks" in labels[-1]) is (k <= 8)
 
 
 @pytest.mark.parametrize(("batch", "copies"), [(64, 2), (40, 2), (26, 0)])
