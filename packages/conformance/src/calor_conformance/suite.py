@@ -109,6 +109,7 @@ from .checks import (
     random_bits,
     real_bins,
     recorded_calls,
+    recorded_refusals,
     results_of_transforms,
     shared_memory,
     sizes,
@@ -221,6 +222,7 @@ def _contracts() -> Iterator[Check]:
     yield from function_dtypes.function_dtypes()
     yield from given_devices.given_devices()
     yield from recorded_calls.recorded_calls()
+    yield from recorded_refusals.recorded_refusals()
     yield from weight_files.weight_files()
     yield from whole_derivatives.whole_derivatives()
     yield from probabilities.probabilities()

@@ -452,7 +452,7 @@ def rot90(x: Operand, k: int = 1, /, *, axes: tuple[int, int] = (0, 1)) -> Tenso
     Raises
     ------
     ShapeError
-        If both axes are the same.
+        If the axes are not two different ones.
     AxisError
         If an axis does not fit the shape of ``x``.
     DTypeError
@@ -467,6 +467,8 @@ def rot90(x: Operand, k: int = 1, /, *, axes: tuple[int, int] = (0, 1)) -> Tenso
     [[2, 4], [1, 3]]
     """
     x = as_tensor(x)
+    if len(axes) != 2:
+        raise ShapeError(f"rot90: axes {axes} are {len(axes)}; give the two axes of a plane")
     first, second = (one_axis(a, x.shape, "rot90") for a in axes)
     if first == second:
         raise ShapeError(f"rot90: axes {axes} are the same axis of shape {x.shape}")

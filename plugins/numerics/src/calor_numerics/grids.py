@@ -114,7 +114,7 @@ def geomspace(
     Raises
     ------
     ArgumentError
-        If an end is 0, the ends differ in sign, or ``num`` is negative.
+        If an end is 0, the first one is infinite, the ends differ in sign, or ``num`` is negative.
     TypeError
         If a count or an index is not a whole number.
 
@@ -124,9 +124,9 @@ def geomspace(
     >>> calor.geomspace(1, 16, 5).tolist()
     [1.0, 2.0, 4.0, 8.0, 16.0]
     """
-    if start * stop <= 0:
+    if start * stop <= 0 or math.isinf(start):
         raise ArgumentError(
-            f"geomspace: from {start} to {stop}; give two numbers of one sign, not 0"
+            f"geomspace: from {start} to {stop}; give two numbers of one sign, not 0 nor infinite"
         )
     count = integer(num, "geomspace: num")
     kind = dtypes.default_float() if dtype is None else as_dtype(dtype)

@@ -439,6 +439,8 @@ def vecmat(x1: Operand, x2: Operand, /) -> Tensor:
     [4, 6]
     """
     x1, x2 = as_tensors(x1, x2)
+    if not x1.ndim:
+        raise ShapeError("vecmat: the first operand has no axis; give a vector")
     x1 = conj(x1)
     made = matmul(reshape(x1, (*x1.shape[:-1], 1, x1.shape[-1])), x2)
     return reshape(made, (*made.shape[:-2], made.shape[-1]))

@@ -92,6 +92,8 @@ def _bits_rule(key: Spec, counter: Spec, *, shape: Axes, bits: int) -> Spec:
             f"random_bits: the key must be uint32[2] and the counter uint32[4], "
             f"not {key} and {counter}"
         )
+    if any(n < 0 for n in shape):
+        raise ShapeError(f"random_bits: shape {shape} has a negative size")
     if bits not in _WIDTHS:
         raise ArgumentError(f"random_bits: bits {bits} is none of 8, 16, 32, 64")
     return spec(shape, _WIDTHS[bits])
