@@ -108,3 +108,29 @@ def test_one_place_is_met_by_its_windows_alone(way, row, junk, monkeypatch):
         arrays[0][tuple(chosen.randrange(n) for n in arrays[0].shape)] = junk
 
     check(way, row, fill, monkeypatch)
+
+
+# With padding at one end or both.
+PADDED = [
+    ("direct blocks", ((2, 2, 5), (3, 2, 3), (1,), ((2, 0),), (1,), 1)),
+    ("direct blocks", ((1, 4, 6, 7), (2, 4, 3, 3), (3, 1), ((1, 1), (0, 2)), (2, 1), 1)),
+    ("depthwise tiles", ((2, 2, 14, 17), (2, 1, 3, 7), (1, 1), ((1, 1), (3, 3)), (1, 1), 2)),
+    ("depthwise windows", ((3, 8, 12, 24), (8, 1, 3, 3), (2, 1), ((1, 1), (2, 0)), (1, 1), 8)),
+    ("depthwise bands", ((1, 8, 24, 24), (8, 1, 5, 5), (1, 1), ((2, 2), (2, 2)), (1, 1), 8)),
+]
+
+
+@pytest.mark.parametrize("junk", [np.nan, np.inf], ids=str)
+@pytest.mark.parametrize(("way", "row"), PADDED, ids=str)
+def test_padding_is_zeros_for_each_output_gradient(way, row, junk, monkeypatch):
+    """Zero times infinity or NaN is NaN, at the ends of an image as anywhere."""
+
+    def fill(op, arrays):
+        chosen = random.Random(7)
+        for ends in (0, -1):
+            at = [chosen.randrange(n) for n in arrays[1].shape]
+            at[2:] = [ends] * len(at[2:])
+            if op == "conv_weight_gradient":
+                arrays[1][0, 0][tuple(at[2:])] = junk
+
+    check(way, row, fill, monkeypatch)

@@ -88,19 +88,22 @@ class Pixels:
         tap: Sequence[kl.Index],
         wide: DType,
     ) -> kl.Number:
-        """Return the sum of a tap's products of the pixels that exist, where x is no padding."""
+        """Return the sum of a tap's products of the pixels that exist; x is 0 in the padding."""
         total = kl.registers(1, wide)
         for item in kl.loop_range(*self.items):
             image, *numbers = kl.unravel(item, (0, *self.parts))
             corner, (at, of, exists) = self.corner(numbers), self.places(image)
             for pixel in kl.loop_range(prod(self.sizes)):
-                there, near, far = exists, at, of
+                there, inside, near, far = exists, kl.constant(True, bool_), at, of
                 axes = zip(corner, unraveled(pixel, self.sizes), lines, reach, tap, strict=True)
                 for low, beside, line, by, j in axes:
                     row = low + beside
                     place = row * by.step + j * by.move + by.start
-                    there = there & (row < line.count) & (place >= 0) & (place < line.size)
+                    there = there & (row < line.count)
+                    inside = inside & (place >= 0) & (place < line.size)
                     near, far = near + place * line.a, far + row * line.c
                 if there:
-                    total[0] = multiply_add(x[near].to(wide), g[far].to(wide), total[0])
+                    read = x[kl.select(inside, near, 0)].to(wide)
+                    value = kl.select(inside, read, kl.constant(0, wide))
+                    total[0] = multiply_add(value, g[far].to(wide), total[0])
         return total[0]
