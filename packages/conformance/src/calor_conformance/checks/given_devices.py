@@ -178,7 +178,8 @@ def _subjects(package: str) -> list[Subject]:
 
 # Rows that make tensors themselves, where they are called.
 _OWN: Final = (
-    "calor.creation-", "calor_linalg.svd_lowrank", "calor_linalg.pca_lowrank",
+    *(f"calor.{kind}" for kind in ("creation-",)),
+    "calor_linalg.svd_lowrank", "calor_linalg.pca_lowrank",
     *(f"calor_nn.functional.{name}" for name in ("dropout", "channel_dropout", "alpha_dropout",
       "feature_alpha_dropout", "rrelu", "gumbel_softmax")),
 )  # fmt: skip

@@ -54,42 +54,46 @@ def update_in_order(
     kl.barrier()
     mine = kl.shared(PLANES * _LISTED, int32).at(kl.plane_position() * _LISTED)
     pick = kl.cube_position(0) * PLANES + kl.plane_position()
-    if pick < picks:
-        row = found[pick]
-        # The last update assigns, the first one does what else there is.
-        begin, end = (pick + 1, picks) if update == "assign" else (0 * pick, pick)
-        same = kl.registers(1, int32)
-        for base in kl.loop_range(begin, end, lanes):
-            same[0] = kl.max(same[0], _hit(found, row, base + lane, end))
-        i = kl.cube_position(1) * lanes + lane
-        if kl.plane_reduce("max", same[0]) == 0:
-            total = kl.registers(1, wide, width)
-            inside, align = i < length, width * target.dtype.itemsize
-            to = (row.to(int64) * length + i) * width
-            if inside:
-                new = updates.load((pick * length + i) * width, width).to(wide)
-                if update == "assign":
-                    total[0] = new
-                else:
-                    total[0] = updated(update, target.load(to, width, align=align).to(wide), new)
-            if update != "assign":
-                column = kl.min(i, length - 1)
-                for first in kl.loop_range(pick + 1, picks, _LISTED):
-                    count = list_row(found, row, first, kl.min(first + _LISTED, picks), mine)
-                    kl.barrier("plane")
-                    for n in kl.loop_range(0, count, _AHEAD):
-                        # All are on their way before the first is added.
-                        places = [mine[kl.min(n + u, count - 1)] for u in range(_AHEAD)]
-                        read = [
-                            updates.load((at.to(pick.dtype) * length + column) * width, width)
-                            for at in places
-                        ]
-                        for u, new in enumerate(read):
-                            later = updated(update, total[0], new.to(wide))
-                            total[0] = kl.select(n + u < count, later, total[0])
-                    kl.barrier("plane")
-            if inside:
-                target.store(to, total[0].to(target.dtype), align=align)
+    exists = pick < picks
+    row = found[kl.select(exists, pick, 0)]
+    # The last update assigns, the first one does what else there is.
+    begin, end = (pick + 1, picks) if update == "assign" else (0 * pick, pick)
+    same = kl.registers(1, int32)
+    for base in kl.loop_range(begin, end, lanes):
+        same[0] = kl.max(same[0], _hit(found, row, base + lane, end))
+    chosen = exists & (kl.plane_reduce("max", same[0]) == 0)
+    i = kl.cube_position(1) * lanes + lane
+    total = kl.registers(1, wide, width)
+    inside, align = chosen & (i < length), width * target.dtype.itemsize
+    to = (row.to(int64) * length + i) * width
+    if inside:
+        new = updates.load((pick * length + i) * width, width).to(wide)
+        if update == "assign":
+            total[0] = new
+        else:
+            total[0] = updated(update, target.load(to, width, align=align).to(wide), new)
+    if update != "assign":
+        column = kl.min(i, length - 1)
+        # All planes take all turns, as some devices have barriers of cubes alone.
+        for base in kl.loop_range(0, picks, _LISTED):
+            count = kl.constant(0, int32)
+            if chosen:
+                behind = kl.min(base + _LISTED, picks)
+                count = list_row(found, row, kl.max(base, pick + 1), behind, mine)
+            kl.barrier()
+            for n in kl.loop_range(0, count, _AHEAD):
+                # All are on their way before the first is added.
+                places = [mine[kl.min(n + u, count - 1)] for u in range(_AHEAD)]
+                read = [
+                    updates.load((at.to(pick.dtype) * length + column) * width, width)
+                    for at in places
+                ]
+                for u, new in enumerate(read):
+                    later = updated(update, total[0], new.to(wide))
+                    total[0] = kl.select(n + u < count, later, total[0])
+            kl.barrier()
+    if inside:
+        target.store(to, total[0].to(target.dtype), align=align)
 
 
 @kl.helper
