@@ -25,6 +25,7 @@ from .checks import (
     calls,
     captured_loops,
     casts_at_ties,
+    casts_there_and_back,
     changed_settings,
     collected_gradients,
     collectives,
@@ -37,6 +38,7 @@ from .checks import (
     defaults,
     distributions,
     documented,
+    drawn_equations,
     drawn_exchange,
     drawn_files,
     drawn_gradients,
@@ -63,6 +65,7 @@ from .checks import (
     given_devices,
     gradients,
     graphs,
+    growing_sums,
     history,
     host_arrays,
     host_calls,
@@ -81,6 +84,7 @@ from .checks import (
     lowered_transforms,
     mapped_forms,
     mapping,
+    members_alone,
     memory,
     mirror_images,
     modes,
@@ -122,6 +126,7 @@ from .checks import (
     streams,
     thread_work,
     threads,
+    tiny_complements,
     told_errors,
     training,
     training_forms,
@@ -133,6 +138,7 @@ from .checks import (
     weight_files,
     where_state_lives,
     whole_derivatives,
+    written_everywhere,
     wrong_uses,
 )
 from .checks.base import TIERS, Check
@@ -235,7 +241,13 @@ def _contracts() -> Iterator[Check]:
     yield from broadcast_operands.broadcast_operands()
     yield from index_dtypes.index_dtypes()
     yield from casts_at_ties.casts_at_ties()
+    yield from casts_there_and_back.casts_there_and_back()
     yield from long_sums.long_sums()
+    yield from growing_sums.growing_sums()
+    yield from tiny_complements.tiny_complements()
+    yield from members_alone.members_alone()
+    yield from drawn_equations.drawn_equations()
+    yield from written_everywhere.written_everywhere()
     yield from unread_parts.unread_parts()
     yield from paired_options.paired_options()
     yield from one_option_apart.one_option_apart()

@@ -159,10 +159,18 @@ class _Half(Distribution):
 
     def cdf(self, value: Any) -> Tensor:
         value = self._value(value)
-        return inside(value >= 0, self._base.cdf(value) * 2 - 1, 0.0)
+        return inside(value >= 0, self._unit_cdf(value / self.scale), 0.0)
 
     def icdf(self, value: Any) -> Tensor:
-        return self._base.icdf((self._value(value) + 1) * 0.5)
+        return self._unit_icdf(self._value(value)) * self.scale
+
+    def _unit_cdf(self, z: Tensor) -> Tensor:
+        """Return the cdf for scale 1, which keeps its digits near 0."""
+        raise NotImplementedError
+
+    def _unit_icdf(self, p: Tensor) -> Tensor:
+        """Return the quantile for scale 1, which keeps its digits near 0."""
+        raise NotImplementedError
 
     def entropy(self) -> Tensor:
         return self._base.entropy() - math.log(2)
@@ -188,6 +196,12 @@ class HalfNormal(_Half):
     """
 
     _of = Normal
+
+    def _unit_cdf(self, z: Tensor) -> Tensor:
+        return calor.erf(z * math.sqrt(0.5))
+
+    def _unit_icdf(self, p: Tensor) -> Tensor:
+        return calor.erfinv(p) * math.sqrt(2)
 
     @property
     def mean(self) -> Tensor:
@@ -224,10 +238,16 @@ class Cauchy(_LocScale):
         return -calor.log1p(z * z) - calor.log(self.scale) - math.log(math.pi)
 
     def cdf(self, value: Any) -> Tensor:
-        return calor.atan(self._standard(value)) / math.pi + 0.5
+        # A sum with 0.5 has no digits where the angle is near -π/2.
+        return calor.atan2(1.0, -self._standard(value)) / math.pi
 
     def icdf(self, value: Any) -> Tensor:
-        return calor.tan((self._value(value) - 0.5) * math.pi) * self.scale + self.loc
+        value = self._value(value)
+        low = value < 0.5
+        tail = calor.where(low, value, 1 - value) * math.pi
+        far = calor.where(low, -1.0, 1.0) / calor.tan(tail)
+        near = calor.tan((value - 0.5) * math.pi)
+        return calor.where(tail < 0.25 * math.pi, far, near) * self.scale + self.loc
 
     def entropy(self) -> Tensor:
         return calor.log(self.scale) + math.log(4 * math.pi)
@@ -261,6 +281,14 @@ class HalfCauchy(_Half):
     """
 
     _of = Cauchy
+
+    def _unit_cdf(self, z: Tensor) -> Tensor:
+        return calor.atan(z) * (2 / math.pi)
+
+    def _unit_icdf(self, p: Tensor) -> Tensor:
+        low = p < 0.5
+        tangent = calor.tan(calor.where(low, p, 1 - p) * (math.pi / 2))
+        return calor.where(low, tangent, 1 / tangent)
 
     @property
     def mean(self) -> Tensor:
@@ -299,11 +327,15 @@ class Laplace(_LocScale):
 
     def cdf(self, value: Any) -> Tensor:
         z = self._standard(value)
-        return 0.5 - calor.sign(z) * calor.expm1(-calor.abs(z)) * 0.5
+        left = z < 0
+        tail = calor.exp(calor.where(left, z, -z)) * 0.5
+        return calor.where(left, tail, 1 - tail)
 
     def icdf(self, value: Any) -> Tensor:
-        term = self._value(value) - 0.5
-        return self.loc - self.scale * calor.sign(term) * calor.log1p(calor.abs(term) * -2)
+        value = self._value(value)
+        low = value < 0.5
+        tail = calor.log(calor.where(low, value, 1 - value) * 2)
+        return self.loc + self.scale * calor.where(low, tail, -tail)
 
     def entropy(self) -> Tensor:
         return calor.log(self.scale * 2) + 1

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from . import (
+    batches,
     blocks,
     buffers,
     capabilities,
     compilers,
+    complements,
     composites,
     control,
     errors,
@@ -35,9 +37,11 @@ FAULTS: tuple[Fault, ...] = (
     *integers.FAULTS,
     *shapes.FAULTS,
     *indices.FAULTS,
+    *batches.FAULTS,
     *blocks.FAULTS,
     *reductions.FAULTS,
     *rounding.FAULTS,
+    *complements.FAULTS,
     *composites.FAULTS,
     *control.FAULTS,
     *training.FAULTS,

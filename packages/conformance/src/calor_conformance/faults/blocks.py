@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -116,7 +117,62 @@ def _in_blocks(right: Function) -> Function:
     return sort
 
 
+class LeavesEnds(Broken):
+    """Movements write whole vectors of 8; what follows has what the memory held before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: dict[int, bytes] = {}
+
+    def table(self, index: int) -> Mapping[str, Function]:
+        """Return the table with sums that fill memory, and movements that leave their ends."""
+        made = dict(super().table(index))
+        made["add"] = afterwards(self._filled)(made["add"])
+        for name in ("pad", "concat", "flip"):
+            made[name] = afterwards(self._left)(made[name])
+        return made
+
+    def _filled(self, y: Array, *_: Any) -> Array:
+        self.held[y.nbytes] = y.tobytes()
+        return y
+
+    def _left(self, y: Array, *_: Any) -> Array:
+        end = y.size % 8
+        if y.size < BLOCK or not end or y.nbytes not in self.held:
+            return y
+        before = np.frombuffer(self.held[y.nbytes], y.dtype)
+        flat = np.array(y, order="C").reshape(-1)
+        flat[-end:] = before[-end:]
+        return flat.reshape(y.shape)
+
+
+def _small_steps(right: Function) -> Function:
+    """Keep the steps of slices in four bits."""
+
+    def sliced(x: Array, *, starts: Any, stops: Any, steps: Any) -> Any:
+        kept = tuple(step if abs(step) < 16 else step % 16 or 16 for step in steps)
+        made = right(x, starts=starts, stops=stops, steps=kept)
+        due = right(x, starts=starts, stops=stops, steps=steps).shape
+        return made[tuple(slice(n) for n in due)]
+
+    return sliced
+
+
 FAULTS = [
+    Fault(
+        "ends-left-as-they-were",
+        "movements write whole vectors, and their ends keep what the memory held",
+        LeavesEnds,
+        ("sizes/written-everywhere/float32", "sizes/written-everywhere/int8"),
+        ("pad",),
+    ),
+    Fault(
+        "steps-in-four-bits",
+        "steps of slices from 16 on lose their upper bits",
+        changing(slice=_small_steps),
+        ("functions/drawn-equations",),
+        ("slice",),
+    ),
     Fault(
         "grid-too-small",
         "elements after the first 65,535 are not computed",

@@ -57,6 +57,30 @@ def _zero_times(node: Node, makers: Makers) -> Function | None:
     return lambda a, b: np.zeros_like(a)
 
 
+class SkipsConversions(Broken):
+    """A conversion to a dtype as wide is left out where all that follows converts back."""
+
+    class Optimized(NumpyExecutable):
+        """Leaves out the first step of such a pair."""
+
+        def __init__(self, backend: Any, index: int, graph: Graph) -> None:
+            super().__init__(backend, index, graph)
+            makers = {o: n for n in graph.nodes for o in n.outputs}
+            for i, step in enumerate(self.steps):
+                if self._returns(makers[step.slots[0]], graph):
+                    self.steps[i] = step._replace(function=lambda x: x)
+
+        def _returns(self, node: Node, graph: Graph) -> bool:
+            if node.op.name != "cast" or node.outputs[0] in graph.outputs:
+                return False
+            source, middle = (graph.specs[v].dtype for v in (node.inputs[0], node.outputs[0]))
+            users = [n for n in graph.nodes if node.outputs[0] in n.inputs]
+            back = all(n.op.name == "cast" and n.attributes["dtype"] is source for n in users)
+            return back and middle.itemsize >= source.itemsize and not source.is_complex
+
+    executable = Optimized
+
+
 def _plus_zero(node: Node, makers: Makers) -> Function | None:
     if node.op.name != "add" or _uniform(node.inputs[1], makers) != 0:
         return None
@@ -230,6 +254,14 @@ def _difference(a: Array, b: Array, c: Array) -> Array:
 
 
 FAULTS = [
+    Fault(
+        "conversions-skipped",
+        "a conversion there and back is left out where the dtype between is as wide",
+        SkipsConversions,
+        ("accuracy/casts-there-and-back/int32", "accuracy/casts-there-and-back/int64",
+         "accuracy/casts-there-and-back/bfloat16"),
+        ("cast",),
+    ),
     Fault("zero-times-anything", "x · 0 is 0, for NaN and infinities too", rewriting(_zero_times),
           _EACH),
     Fault("plus-zero", "x + 0 is x, for −0 too", rewriting(_plus_zero), _EACH),

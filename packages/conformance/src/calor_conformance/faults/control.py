@@ -17,7 +17,7 @@ def _parts(operands: Any, captures: tuple[int, int]) -> tuple[Any, Any, Any]:
     return operands[:first], operands[first : first + second], operands[first + second :]
 
 
-def _loop(short: bool = False, least: int = 0, most: int = 1 << 30) -> Any:
+def loop_of(short: bool = False, least: int = 0, most: int = 1 << 30) -> Any:
     """Make a loop that stops one step early, or runs at least or at most a number of steps."""
 
     def changed(right: Function) -> Function:
@@ -101,21 +101,21 @@ FAULTS = [
     Fault(
         "one-step-too-few",
         "a loop gives the carry before its last step",
-        changing(while_loop=_loop(short=True)),
+        changing(while_loop=loop_of(short=True)),
         ("values/while_loop-float32/float32",),
         ("while_loop",),
     ),
     Fault(
         "tested-at-the-end",
         "a loop runs once before its condition is looked at",
-        changing(while_loop=_loop(least=1)),
+        changing(while_loop=loop_of(least=1)),
         ("values/while_loop-no-step/float32",),
         ("while_loop",),
     ),
     Fault(
         "steps-in-a-byte",
         "a loop ends after 255 steps",
-        changing(while_loop=_loop(most=255)),
+        changing(while_loop=loop_of(most=255)),
         ("values/while_loop-long/int32",),
         ("while_loop",),
     ),

@@ -150,7 +150,38 @@ def _numbers_only(y: Array, x: Any, a: Any) -> Array:
     return np.asarray(np.any((x[0] != 0) & (x[0] == x[0]), a["axes"]))
 
 
+def _one_after_another(right: Function) -> Function:
+    """Add one term after another where there are enough rows for all cores."""
+
+    def summed(x: Array, *, axes: Any, **more: Any) -> Any:
+        rows = x.size // max(1, x.shape[axes[0]]) if len(axes) == 1 else 0
+        if x.dtype != np.float32 or rows < 64:
+            return right(x, axes=axes, **more)
+        return np.add.accumulate(x, axes[0]).take(-1, axes[0])
+
+    return summed
+
+
+def _in_halves(y: Array, x: Any, a: Any) -> Array:
+    """Carry running sums from block to block in half precision."""
+    return y.astype(np.float16).astype(np.float32) if y.dtype == np.float32 else y
+
+
 FAULTS = [
+    Fault(
+        "terms-one-after-another",
+        "sums of many rows add one term after another",
+        changing(sum=_one_after_another),
+        ("accuracy/growing-sum/float32", "accuracy/growing-norm/float32"),
+        ("sum",),
+    ),
+    Fault(
+        "running-sums-in-halves",
+        "running sums are carried in half precision",
+        changing(cumsum=afterwards(_in_halves)),
+        ("accuracy/growing-running-sum/float32",),
+        ("cumsum",),
+    ),
     Fault(
         "last-element-lost",
         "a sum along the last axis leaves out the last element of an odd number",
