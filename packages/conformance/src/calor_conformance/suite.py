@@ -65,7 +65,6 @@ from .checks import (
     given_devices,
     gradients,
     graphs,
-    growing_sums,
     history,
     host_arrays,
     host_calls,
@@ -115,6 +114,7 @@ from .checks import (
     recorded_calls,
     recorded_refusals,
     results_of_transforms,
+    row_ends,
     shared_memory,
     sizes,
     slopes,
@@ -124,6 +124,7 @@ from .checks import (
     stored,
     stored_trees,
     streams,
+    sum_errors,
     thread_work,
     threads,
     tiny_complements,
@@ -138,7 +139,6 @@ from .checks import (
     weight_files,
     where_state_lives,
     whole_derivatives,
-    written_everywhere,
     wrong_uses,
 )
 from .checks.base import TIERS, Check
@@ -243,11 +243,11 @@ def _contracts() -> Iterator[Check]:
     yield from casts_at_ties.casts_at_ties()
     yield from casts_there_and_back.casts_there_and_back()
     yield from long_sums.long_sums()
-    yield from growing_sums.growing_sums()
+    yield from sum_errors.sum_errors()
     yield from tiny_complements.tiny_complements()
     yield from members_alone.members_alone()
     yield from drawn_equations.drawn_equations()
-    yield from written_everywhere.written_everywhere()
+    yield from row_ends.row_ends()
     yield from unread_parts.unread_parts()
     yield from paired_options.paired_options()
     yield from one_option_apart.one_option_apart()

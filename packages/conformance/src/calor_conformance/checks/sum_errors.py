@@ -27,7 +27,7 @@ _UNIT: Final = 2.0**-24
 _ROOM: Final = 72
 _SHORT: Final = 1 << 10
 _LONGER: Final = 16
-_MANY: Final = 96
+_MANY: Final = 64
 Rng = np.random.Generator
 
 
@@ -102,7 +102,7 @@ def _run(name: str, place: Place) -> None:
             )
 
 
-def growing_sums() -> Iterator[Check]:
+def sum_errors() -> Iterator[Check]:
     """Yield a check of each function that adds up."""
     for name, way in WAYS.items():
         yield Check(

@@ -134,7 +134,7 @@ def _run(dtype: DType, place: Place) -> None:
                 )
 
 
-def written_everywhere() -> Iterator[Check]:
+def row_ends() -> Iterator[Check]:
     """Yield a check of movements in dtypes of each size."""
     for name in _DTYPES:
         dtype = as_dtype(name)
