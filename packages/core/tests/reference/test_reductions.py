@@ -194,3 +194,15 @@ def test_sort_edges() -> None:
     x = np.array([complex(NAN, 1), 2 + 1j, complex(1, NAN), 2 - 1j])
     assert sort(x, axis=0, descending=False)[1].tolist()[:2] == [3, 1]
     assert sort(x, axis=0, descending=True)[1].tolist()[:2] == [1, 3]
+
+
+@pytest.mark.parametrize("shape", [(200, 3), (1000, 5), (1024, 2), (40_001, 2), (2, 999, 3)])
+@pytest.mark.parametrize("kind", [np.float32, np.complex64])
+def test_sums_along_the_first_axes_lose_few_units(shape: tuple[int, ...], kind: type) -> None:
+    axis = len(shape) - 2
+    x = np.full(shape, 0.1, kind)
+    got = r.sum(x, axes=(axis,), dtype=kind)
+    due = shape[axis] * float(np.float32(0.1))
+    assert got.dtype == kind
+    assert got.shape == (*shape[:axis], shape[-1])
+    assert np.abs(got / due - 1).max() < 32 * 2.0**-24

@@ -25,7 +25,7 @@ CONTRACT: Final = "the error of what adds a row up does not grow with the row's 
 _UNIT: Final = 2.0**-24
 # Units that are allowed at any length, and the part of the length that a product may lose.
 _ROOM: Final = 72
-_SHORT: Final = 1 << 10
+_SHORT: Final = 1 << 8
 _LONGER: Final = 16
 _MANY: Final = 64
 Rng = np.random.Generator

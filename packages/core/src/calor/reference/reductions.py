@@ -27,7 +27,8 @@ Axes = tuple[int, ...]
 
 # Terms that may be added one after another. Elsewhere than along a dense axis NumPy adds so, and of
 # a million terms of one sign, float32 would keep four digits.
-_NAIVE: Final = 1024
+_NAIVE: Final = 128
+_BLOCK: Final = 32
 # What joins two elements, by the kind of the reduction.
 UFUNCS: Final[dict[str, np.ufunc]] = {
     "sum": np.add,
@@ -111,7 +112,10 @@ def _accumulated(ufunc: np.ufunc, x: Array, axes: Axes, dtype: DType) -> Array:
     if is_float(wide.dtype) or wide.dtype.kind == "c":
         kind = np.result_type(kind, wide.dtype)
     if ufunc is np.add and kind.kind in "fc" and _count(wide.shape, axes) > _NAIVE:
-        wide, axes = _rows(wide, axes), (-1,)
+        if len(axes) == 1 and axes[0] < wide.ndim - 1:
+            wide = _of_blocks(wide, axes[0], kind)
+        else:
+            wide, axes = _rows(wide, axes), (-1,)
     total = np.asarray(ufunc.reduce(wide, axis=axes, dtype=kind))
     return rounded(total, dtype)
 
@@ -119,6 +123,21 @@ def _accumulated(ufunc: np.ufunc, x: Array, axes: Axes, dtype: DType) -> Array:
 def _count(shape: tuple[int, ...], axes: Axes) -> int:
     """Return how many elements the axes have."""
     return math.prod([shape[axis] for axis in axes])
+
+
+def _of_blocks(x: Array, axis: int, dtype: DType) -> Array:
+    """Return the sums of blocks along an axis, and of those again while there are many."""
+    while (count := x.shape[axis]) > _NAIVE:
+        blocks, end = divmod(count, _BLOCK)
+        before, after = (slice(None),) * axis, x.shape[axis + 1 :]
+        whole = x[(*before, slice(count - end))].reshape(*x.shape[:axis], blocks, _BLOCK, *after)
+        sums = np.add.reduce(whole, axis=axis + 1, dtype=dtype)
+        if end:
+            rest = x[(*before, slice(count - end, None))]
+            last = np.add.reduce(rest, axis=axis, dtype=dtype, keepdims=True)
+            sums = np.concatenate([sums, last], axis)
+        x = sums
+    return x
 
 
 def _rows(x: Array, axes: Axes) -> Array:
