@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -290,3 +291,69 @@ def test_what_the_function_made_dies_with_the_first_run(in_use: Callable[[], int
     y.sum().backward()
     wanted = calor.grad(lambda x: f(x).sum())(calor.ones((1000,)))
     np.testing.assert_array_equal(x.grad.numpy(), wanted.numpy())
+
+
+class Scaled(Stateful):
+    """A tensor that learns nothing, and a setting."""
+
+    def __init__(self) -> None:
+        self.fixed: Any = calor.asarray(np.full(3, 2.0))
+        self.scale = 3.0
+
+    def __call__(self, x: Any) -> Any:
+        return x * x * self.fixed * self.scale
+
+
+def written(model: Scaled) -> None:
+    model.fixed[...] = 7.0
+
+
+def added(model: Scaled) -> None:
+    model.fixed += 1
+
+
+def stepped(model: Scaled) -> None:
+    def step(given: Scaled) -> None:
+        given.fixed *= 2
+
+    calor.jit(step)(model)
+
+
+def assigned(model: Scaled) -> None:
+    model.fixed = calor.zeros(3, dtype=calor.float64)
+
+
+def rescaled(model: Scaled) -> None:
+    model.scale = 100.0
+
+
+@pytest.mark.parametrize("change", [written, added, stepped, assigned, rescaled])
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize("passes", [1, 2])
+def test_what_changes_after_the_forward_pass_changes_no_gradient(
+    change: Callable[[Scaled], None], depth: int, passes: int
+) -> None:
+    model = Scaled()
+    run: Callable[[Any], Any] = model.__call__
+    for _ in range(depth):
+        run = calor.checkpoint(run)
+    x = calor.asarray(np.arange(3.0), requires_grad=True)
+    losses = [calor.sum(run(x)) for _ in range(passes)]
+    change(model)
+    left = model.fixed.tolist(), model.scale
+    for loss in losses:
+        loss.backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [12.0 * k * passes for k in range(3)]
+    assert (model.fixed.tolist(), model.scale) == left
+
+
+def test_a_state_that_is_written_after_the_backward_pass_is_not_held() -> None:
+    x = calor.asarray(np.arange(3.0), requires_grad=True)
+    loss = calor.sum(calor.checkpoint(lambda t: t * t)(x))
+    loss.backward()
+    moment = calor.asarray(np.zeros(3))
+    before = weakref.ref(moment._value)
+    moment[...] = calor.asarray(np.ones(3))
+    assert before() is None
+    assert loss.item() == 5.0

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pytest
 
 import calor
+from calor.transforms.state import Stateful
 
 from .objects import Linear, Pair, parameter
 
@@ -83,3 +86,37 @@ def test_the_second_function_may_reuse_the_same_object() -> None:
     for _ in range(3):
         assert calor.grad(lambda m: m(x).sum())(layer).w.tolist() == [[3.0]]
     assert layer.calls.item() == 3
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting of any kind."""
+
+    value: Any
+
+
+class Scaled(Stateful):
+    """A tensor and a setting."""
+
+    def __init__(self, value: Any) -> None:
+        self.w: Any = calor.asarray([1.0])
+        self.setting = Setting(value)
+
+    def __call__(self, x: Any) -> Any:
+        value = self.setting.value
+        number = float(np.sum(value)) if type(value) is not bool else 5.0
+        return x * self.w * number if np.signbit(number) == 0 else x - self.w
+
+
+@pytest.mark.parametrize(
+    "values",
+    [(np.arange(3), np.arange(3) + 1, np.arange(3)), (0.0, -0.0, 0.0), (1, True, 1), (2.0, 3.0)],
+    ids=["arrays", "zeros", "truths", "numbers"],
+)
+def test_a_dataclass_among_the_settings_is_compared_by_its_fields(values: Any) -> None:
+    model, x = Scaled(values[0]), calor.asarray([2.0])
+    jitted = calor.jit(lambda m, t: m(t))
+    for value in values:
+        model.setting = Setting(value)
+        assert jitted(model, x).tolist() == model(x).tolist()
+    assert jitted.trace_count == len(values[:2])

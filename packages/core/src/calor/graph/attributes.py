@@ -58,7 +58,15 @@ def exact(value: Any) -> Any:
         return kind, value.real.hex(), value.imag.hex()
     if isinstance(value, _EXACT):
         return _exact_parts(kind, value)
+    if _is_record(kind):
+        return kind, tuple([exact(getattr(value, f, None)) for f in kind.__dataclass_fields__])
     return kind, value
+
+
+def _is_record(kind: type) -> bool:
+    """Return whether instances of a dataclass are compared by their fields."""
+    made = getattr(kind, "__dataclass_params__", None)
+    return made is not None and bool(made.eq)
 
 
 def _exact_parts(kind: type, value: Any) -> Any:

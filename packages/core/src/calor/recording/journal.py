@@ -21,6 +21,12 @@ from calor.tensor.values import Handle
 class _Open(threading.local):
     def __init__(self) -> None:
         self.journals: list[Journal] = []
+        # Those of code that has run and may run again.
+        self.watching: weakref.WeakSet[Journal] = weakref.WeakSet()
+
+    def all(self) -> list[Journal]:
+        """Return the journals that hear of writes."""
+        return [*self.journals, *self.watching] if self.watching else self.journals
 
 
 opened = _Open()
@@ -60,6 +66,14 @@ class Journal:
             known = weakref.ref(obj, lambda _: objects.pop(key, None))
             objects[key] = (known, dict(vars(obj)))
 
+    def watch(self) -> None:
+        """Go on after the code has run: what it read is remembered before somebody changes it."""
+        opened.watching.add(self)
+
+    def stop(self) -> None:
+        """Remember no more changes."""
+        opened.watching.discard(self)
+
     def forget(self, handles: Iterable[Any]) -> None:
         """Drop tensors that the code made itself and returned."""
         for handle in handles:
@@ -69,6 +83,9 @@ class Journal:
     def rewound(self) -> Iterator[None]:
         """Put state back to where the journal began; afterwards, to where it is now."""
         outer, opened.journals = opened.journals, []
+        # To others the state of before is no change. What runs again may have journals of its own,
+        # which hear of the state that is put back.
+        watching, opened.watching = opened.watching, weakref.WeakSet()
         try:
             now = self._swapped()
             with Journal() as second:
@@ -78,7 +95,8 @@ class Journal:
                     second._swapped()
                     now._swapped()
         finally:
-            opened.journals = outer
+            watching.update(opened.watching)
+            opened.journals, opened.watching = outer, watching
 
     def _swapped(self) -> Journal:
         """Give everything what is remembered; return a journal of what it held."""
@@ -87,11 +105,13 @@ class Journal:
             handle = known()
             if handle is not None:
                 held.note(handle)
+                note(handle)
                 handle._value, handle._record = _seen_here(value), record
         for known, attributes in list(self.objects.values()):
             obj = known()
             if obj is not None:
                 held.note_object(obj)
+                note_object(obj)
                 obj._restore(attributes)
         return held
 
@@ -111,13 +131,13 @@ def _here() -> Any:
 
 def note(handle: Handle) -> None:
     """Called before a tensor is written, and where one is read that may be written later."""
-    for journal in opened.journals:
+    for journal in opened.all():
         if journal.trace is _here():
             journal.note(handle)
 
 
 def note_object(obj: Any) -> None:
     """Called before an attribute of an object is assigned."""
-    for journal in opened.journals:
+    for journal in opened.all():
         if journal.trace is _here():
             journal.note_object(obj)

@@ -362,7 +362,8 @@ def checkpoint(function: Callable[..., Any]) -> Callable[..., Any]:  # numpydoc 
     callable
         It takes the arguments of ``function`` and returns its result. Tensors that ``function``
         changes in place change once; the recomputation sees them as the first run did, so it draws
-        the same random numbers.
+        the same random numbers. So it sees tensors and attributes of modules that are changed
+        between the passes, up to the first backward pass.
 
     References
     ----------
@@ -409,12 +410,16 @@ def checkpoint(function: Callable[..., Any]) -> Callable[..., Any]:  # numpydoc 
             with rerun() as made:
                 pairs = [(y._record, g) for y, g in zip(made, gs, strict=True) if g is not None]
             found = backpropagate(pairs, edges, create_graph)
+            if not create_graph:
+                # An optimizer's state of before its step is not held beside that of after it.
+                journal.stop()
             return [found.get(id(r)) for r in edges]
 
         def push(tangents: Sequence[Any]) -> list[Any]:
             with rerun() as made:
                 return tangents_of(made, edges, tangents)
 
+        journal.watch()
         specs = tuple(y._value.spec if isinstance(y, Handle) else _NO_TENSOR for y in outputs)
         record = Custom(tuple(edges), pull, len(outputs), specs, push)
         # What was made without gradients, or does not depend on what has one, stays without.

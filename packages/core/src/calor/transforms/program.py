@@ -316,7 +316,7 @@ class Program:
         """Execute, store what the program changes, and return its results."""
         if self.traced.argument_grads:
             check_apart(self.name, tensors, binding.owners)
-        if opened.journals:
+        if opened.journals or opened.watching:
             # What is remembered has another owner, and so is not written in place below.
             for i, _ in self.traced.state_writes:
                 note(binding.handles[i])
