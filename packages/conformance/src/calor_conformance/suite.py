@@ -21,17 +21,22 @@ from .checks import (
     axes_of_functions,
     beyond_thresholds,
     bound_histories,
+    branches_on_sizes,
     broadcast_operands,
     calls,
     captured_loops,
+    carries_of_dtypes,
     casts_at_ties,
     casts_there_and_back,
+    changed_between_passes,
     changed_settings,
+    changed_weights,
     collected_gradients,
     collectives,
     complex_parts,
     complex_points,
     composites,
+    constant_operands,
     crossings,
     damaged_files,
     declarations,
@@ -56,16 +61,19 @@ from .checks import (
     drawn_views,
     drawn_weights,
     ended_work,
+    entrances_of_arrays,
     errors,
     evaluated_modules,
     extreme_points,
     features,
     found_nans,
+    fresh_objects,
     function_dtypes,
     given_devices,
     gradients,
     graphs,
     history,
+    holders_of_values,
     host_arrays,
     host_calls,
     index_dtypes,
@@ -113,6 +121,7 @@ from .checks import (
     real_bins,
     recorded_calls,
     recorded_refusals,
+    replaced_statics,
     results_of_transforms,
     row_ends,
     shared_memory,
@@ -312,6 +321,15 @@ def _contracts() -> Iterator[Check]:
     yield from persistence.kept_values()
     yield from autocasting.autocasting()
     yield from drawn_networks.networks()
+    yield from branches_on_sizes.branches_on_sizes()
+    yield from carries_of_dtypes.carries_of_dtypes()
+    yield from changed_between_passes.changed_between_passes()
+    yield from constant_operands.constant_operands(CASES)
+    yield from entrances_of_arrays.entrances_of_arrays()
+    yield from fresh_objects.fresh_objects()
+    yield from holders_of_values.holders_of_values()
+    yield from changed_weights.changed_weights()
+    yield from replaced_statics.replaced_statics()
 
 
 def _narrow() -> Iterator[Check]:

@@ -88,6 +88,26 @@ def _draws_once(executable: Any, run: Call, inputs: Sequence[Any], into: Any) ->
     return made
 
 
+def _first_weight(executable: Any, run: Call, inputs: Sequence[Any], into: Any) -> list[Any]:
+    """Keep copies of all square matrices after a few calls, and look at the first one alone."""
+    executable.calls = getattr(executable, "calls", 0) + 1
+    places = [i for i, x in enumerate(inputs) if _is_square(x)]
+    if executable.calls < 3 or len(places) < 2:
+        return run(inputs, into)
+    if executable.calls == 3:
+        executable.kept = {i: inputs[i].array.copy() for i in places}
+    first, *others = places
+    given = list(inputs)
+    if np.array_equal(given[first].array, executable.kept.get(first)):
+        for i in others:
+            given[i] = NumpyBuffer(executable.kept.get(i, given[i].array), Memory())
+    return run(given, into)
+
+
+def _is_square(x: Any) -> bool:
+    return isinstance(x, NumpyBuffer) and x.array.ndim == 2 and len({*x.array.shape}) == 1
+
+
 class ForgetsAttributes(Broken):
     """Compiled graphs are kept by ops, shapes and dtypes, whatever the attributes."""
 
@@ -263,6 +283,13 @@ FAULTS = [
         "an executable gives zeros after its 64th call",
         calling(_ring),
         ("history/many_calls",),
+    ),
+    Fault(
+        "weights-kept-by-the-first",
+        "copies of all weights of a program are kept as long as the first one stays",
+        calling(_first_weight),
+        ("state/one-of-several-kept-weights",),
+        ("dot_general",),
     ),
     Fault(
         "one-buffer-twice",
