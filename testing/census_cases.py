@@ -400,8 +400,8 @@ def _rare(device: str) -> Iterator[Named]:
     rounded = ((32, 128, 28, 28), "float32"), ((128, 128, 3, 3), "float32")
     yield from both("resnet tf32 window", _rounded(_functional("conv2d", padding=1)), *rounded)
     wide = ((8, 256, 14, 14), "float32"), ((256, 64, 3, 3), "float32")
-    few = _rounded(_functional("conv2d", padding=1, groups=4))
-    yield from both("few groups in tf32", few, *wide)
+    by_group = _rounded(_functional("conv2d", padding=1, groups=4))
+    yield from both("few groups in tf32", by_group, *wide)
     yield "convolution of integers", forward(_functional("conv2d", padding=1), *whole)
     # A layer of few rows with a long sum, one of odd sizes, a step of a recurrent layer, and a
     # regression's column.

@@ -240,7 +240,7 @@ def test_a_default_is_shown_to_the_checks_of_defaults(tmp_path: Path) -> None:
     only = ["--reach", str(path), "--only", "functions/calor_numerics.trapezoid*"]
     mutants.main([*only, "--record"])
     file = mutants.ROOT / "plugins/numerics/src/calor_numerics/calculus.py"
-    functions = [s for s in sources(mutants.ROOT, [file]) if s.name == "trapezoid"]
+    functions = [s for s in sources(mutants.ROOT, [str(file)]) if s.name == "trapezoid"]
     fault = next(m for m in drawn(mutants.ROOT, functions, 0) if m.default)
     result.write_text(json.dumps([{"mutant": asdict(fault), "outcome": "survived"}]), "utf-8")
     more = ["--only", "functions/defaults-of-*", "--again", str(result), "--json", str(result)]

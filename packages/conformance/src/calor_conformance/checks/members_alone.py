@@ -12,6 +12,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib.util import find_spec
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -231,7 +232,8 @@ def members_alone() -> Iterator[Check]:
     """Yield a check of each function of matrices and of numbers, and of loops."""
     made: list[tuple[str, str, Callable[..., None]]]
     made = [(name, f.op, _of_matrices) for name, f in MATRICES.items()]
-    made += [(name, op, _of_numbers) for name, (op, _) in NUMBERS.items()]
+    if find_spec("calor_special") is not None:
+        made += [(name, op, _of_numbers) for name, (op, _) in NUMBERS.items()]
     runs: list[tuple[str, str, DType, Run, Callable[..., None]]]
     runs = [(name, op, dtype, partial(run, name, dtype), run)
             for name, op, run in made for dtype in (float32, float64)]  # fmt: skip
