@@ -8,6 +8,8 @@ from calor.collecting import collecting_later
 
 
 def test_objects_that_others_froze_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A thread that a test before this one left may plan, and has switched it off meanwhile.
+    gc.enable()
     monkeypatch.setattr(collecting_later, "_ended", 0)
     counted: list[int] = []
     monkeypatch.setattr(gc, "get_freeze_count", lambda: counted.append(1) or 5)
