@@ -8,7 +8,7 @@ from calor.collecting import collecting_later
 
 
 def test_objects_that_others_froze_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    # A thread that a test before this one left may plan, and has switched it off meanwhile.
+    # What ran before in this process may have left collections off.
     gc.enable()
     monkeypatch.setattr(collecting_later, "_ended", 0)
     counted: list[int] = []

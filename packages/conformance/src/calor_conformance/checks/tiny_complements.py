@@ -110,7 +110,7 @@ def _of(name: str, *parameters: float, method: str = "cdf") -> Callable[..., Any
 
 
 def _special(name: str) -> Callable[..., Any]:
-    """Return a function of a distribution that may not be installed."""
+    """Return a function of calor.special, which is looked up at the call: it may be missing."""
     return lambda *arguments: getattr(calor.special, name)(*arguments)
 
 
