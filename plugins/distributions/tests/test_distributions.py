@@ -297,3 +297,23 @@ def test_numbers_have_the_dtype_of_the_parameters() -> None:
                          (image.icdf(0.1), st.lognorm(1).ppf(0.1))):  # fmt: skip
         assert made.dtype is calor.float64
         assert abs(float(made) / wanted - 1) < 1e-13
+
+
+@pytest.mark.parametrize(
+    ("made", "wanted"),
+    [
+        (lambda s: d.HalfNormal(s), st.halfnorm(scale=7.5)),
+        (lambda s: d.HalfCauchy(s), st.halfcauchy(scale=7.5)),
+        (lambda s: d.Normal(calor.zeros_like(s), s), st.norm(scale=7.5)),
+        (lambda s: d.Laplace(calor.zeros_like(s), s), st.laplace(scale=7.5)),
+    ],
+)
+def test_values_of_fewer_digits_take_those_of_the_parameters(made: Any, wanted: Any) -> None:
+    given = np.asarray([0.01, 0.7, 0.999], np.float32)
+    own = made(calor.asarray(7.5, dtype="float64"))
+    np.testing.assert_allclose(
+        own.icdf(calor.asarray(given)).numpy(), wanted.ppf(np.float64(given)), rtol=1e-13
+    )
+    np.testing.assert_allclose(
+        own.cdf(calor.asarray(given)).numpy(), wanted.cdf(np.float64(given)), rtol=1e-13
+    )

@@ -74,10 +74,13 @@ class Distribution:
         return found
 
     def _value(self, value: Any) -> Tensor:
-        """Return a value as a tensor; numbers in the dtype of the parameters."""
-        if isinstance(value, Tensor):
-            return value
+        """Return a value as a tensor of no less digits than the parameters have."""
         like = self._like()
+        if isinstance(value, Tensor):
+            if not value.dtype.is_floating or not like.dtype.is_floating:
+                return value
+            # What is computed of the value alone would be rounded to fewer digits than the rest.
+            return value.astype(calor.result_type(value.dtype, like.dtype))
         return calor.asarray(value, dtype=like.dtype, device=like.device)
 
     def _shape(self, sample_shape: Shape) -> tuple[int, ...]:

@@ -18,6 +18,7 @@ from calor.backends.device import Device
 from calor.recording.trace import exports, materialize
 from calor.recording.tracing import traced_elsewhere
 from calor.tensor.values import Handle, Value
+from calor.transforms.containers import Containers
 from calor.transforms.following import follow
 from calor.transforms.locks import Turn, turn_for
 from calor.transforms.state import Stateful, epoch, members, named_leaves, versions
@@ -46,6 +47,7 @@ class Binding:
 
     __slots__ = (
         "buffers",
+        "containers",
         "device",
         "dynamic",
         "epoch",
@@ -83,6 +85,9 @@ class Binding:
         self.epoch = epoch.count
         self.members = members(everything)
         self.version = versions(self.members)
+        containers = Containers(self.members)
+        # None where there are none, so that a call need not look.
+        self.containers = containers if containers.views else None
         self.grad_ids: list[int] = []
         self.values: list[Value] = []
         self.written: list[Value] = []
@@ -126,6 +131,10 @@ class Binding:
             self.buffers = []
             self.into = []
             self.exports = -1
+
+    def same_containers(self) -> bool:
+        """Tell whether lists and other containers of the objects hold what they held."""
+        return self.containers is None or self.containers.same()
 
     def same_grads(self) -> bool:
         """Tell whether the same gradients are present as in the trace; follow new tensors."""
@@ -233,7 +242,7 @@ class Bindings:
         for binding in self.made:
             if binding.objects != objects:
                 continue
-            same = binding.version == versions(binding.members)
+            same = binding.version == versions(binding.members) and binding.same_containers()
             if same and _requires(binding.handles) == self.requires:
                 binding.epoch = epoch.count
                 self.made = [binding, *(b for b in self.made if b is not binding)]

@@ -169,6 +169,8 @@ def _alone(program: Program, bound: Arguments, rest: Arguments) -> bool:
     if program.results_differentiable or program.argument_kinds is not None:
         return False
     binding = made[0]
+    if binding.containers is not None:
+        return False
     if binding.turn is not None or binding.owners or binding.handles or binding.dynamic:
         return False
     if bound.numbers or bound.objects or not rest.tensors_alone:

@@ -208,7 +208,12 @@ class Program:
             return MISS
         made = self.bindings.made
         binding: Any = made[0] if made else None
-        if binding is None or binding.epoch != epoch.count or binding.objects != objects:
+        if (
+            binding is None
+            or binding.epoch != epoch.count
+            or binding.objects != objects
+            or (binding.containers is not None and not binding.containers.same())
+        ):
             binding = self.bindings.find(objects)
             if binding is None:
                 return MISS
