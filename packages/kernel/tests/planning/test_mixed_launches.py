@@ -73,6 +73,27 @@ def test_gradients_of_a_product_are_one_launch(monkeypatch):
     assert sum("matmul" in part for label in after for part in label.split(" + ")) >= 2
 
 
+def test_equal_work_of_several_launches_shares_all_of_them(monkeypatch):
+    """Where two products do not fit a launch of unlike work, one beside elements saves less."""
+    fit = common_launches._fit
+
+    def one_product(every, info):
+        return sum("matmul" in launch.label for launch in every) < 2 and fit(every, info)
+
+    monkeypatch.setattr(common_launches, "_fit", one_product)
+
+    def two(x, g, h, y):
+        return x.T @ g, x.T @ h, calor.exp(y)
+
+    given = floats(600, 24), floats(600, 16, seed=1), floats(600, 16, seed=2), floats(7, 9)
+    # Its products have a launch of parts and one that adds them.
+    info = replace(PLAIN, features=PLAIN.features - {"forward_progress"})
+    before, after = both(monkeypatch, device_with(info), two, *given)
+    assert sum(before.values()) == 5
+    assert sum(after.values()) == 3
+    assert sum(" x 2" in label for label in after) == 2
+
+
 def test_a_smaller_cube_ends_before_the_barriers_of_a_larger(monkeypatch):
     """Where units may end early, cubes of 128 units and of fewer are one launch."""
 

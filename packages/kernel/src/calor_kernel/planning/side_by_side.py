@@ -65,12 +65,29 @@ def side_by_side(
     short = len(draft.tasks) < (_FEW if info.launch_ns else _SHORT)
     if left or (short and not info.launch_ns):
         return draft, works
-    if short:
-        works = [independent(work, info) for work in works]
+    if not short:
+        return _joined(draft, works, info, unlike=False)
+    works = [independent(work, info) for work in works]
+    mixed = _joined(draft, works, info, unlike=True)
+    # Equal works of many launches share each of them, where unlike ones share a few.
+    alike = _joined(draft, works, info, unlike=False)
+    both = mixed if alike[0] is draft else _joined(*alike, info, unlike=True)
+    return min(mixed, both, key=lambda made: sum(len(work.launches) for work in made[1]))
+
+
+def joins_launches() -> bool:
+    """Return whether equal work is launched together, as CALOR_BESIDE says."""
+    return os.environ.get("CALOR_BESIDE", "1") != "0"
+
+
+def _joined(
+    draft: Draft, works: Sequence[Work], info: DeviceInfo, *, unlike: bool
+) -> tuple[Draft, Sequence[Work]]:
+    """Return a draft and its works with equal work, or unlike work, in common launches."""
     before, specs = 0, draft.graph.specs
     whole = sum(specs[v].nbytes for v in draft.graph.inputs) + sum(p.nbytes for p in draft.outputs)
     for waiting in _WAITING:
-        groups = _Search(draft, works, info, waiting, short).groups()
+        groups = _Search(draft, works, info, waiting, unlike).groups()
         if all(len(group) < 2 for group in groups):
             return draft, works
         made = merged(draft, works, groups, info)
@@ -80,11 +97,6 @@ def side_by_side(
         if after <= before + max((before + whole) // _GROWTH, _LEAST):
             return made
     return draft, works
-
-
-def joins_launches() -> bool:
-    """Return whether equal work is launched together, as CALOR_BESIDE says."""
-    return os.environ.get("CALOR_BESIDE", "1") != "0"
 
 
 @dataclass(slots=True)
