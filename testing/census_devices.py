@@ -237,7 +237,7 @@ def opencl() -> DescribedDevice:
 
 def wgpu() -> DescribedDevice:
     """Return an NVIDIA H200 as its Vulkan driver describes it."""
-    from calor_wgpu.description import describe
+    from calor_wgpu.description import describe, with_last_cache
     from calor_wgpu.toolchain import WgpuToolchain
     from calor_wgpu.wgsl import WGSL
 
@@ -256,7 +256,7 @@ def wgpu() -> DescribedDevice:
     )
     device = SimpleNamespace(limits=limits, adapter=SimpleNamespace(info=info), features=set())
     described = replace(describe(device, dialect), cores=128, native={})
-    return DescribedDevice(described, WgpuToolchain(dialect, "wgpu"))
+    return DescribedDevice(with_last_cache(described, info), WgpuToolchain(dialect, "wgpu"))
 
 
 def hip() -> DescribedDevice:

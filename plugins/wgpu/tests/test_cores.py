@@ -1,6 +1,7 @@
 """Cores are counted from times of one cube and of many, once, and kept."""
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from calor.errors import CompileError
 from calor_interpreter.device import MANY_UNITS, LanesDevice
 from calor_kernel.runtime.autotune import tuning_lines
+from calor_wgpu.description import with_last_cache
 from calor_wgpu.probes import cores
 from calor_wgpu.probes.cores import STEPS, cores_of, counted, with_cores
 from device_runs import run
@@ -138,3 +140,13 @@ def test_the_kernel_multiplies():
     for _ in range(5):
         expected *= np.float32(1.0001)
     assert y.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize(
+    ("vendor", "count", "more"), [(0x10DE, 128, 1), (0x10DE, 80, 0), (0x1002, 128, 0)]
+)
+def test_the_last_cache_of_many_cores(vendor, count, more):
+    """An adapter names no cache; NVIDIA's GPUs of so many cores have a large one."""
+    info = replace(MANY_UNITS, cores=count, caches=(1 << 17,))
+    found = with_last_cache(info, {"vendor_id": vendor})
+    assert found.caches == (1 << 17, *([40 << 20] * more))

@@ -7,7 +7,7 @@ the size of subgroups) are found by a kernel when the device is opened.
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -31,6 +31,10 @@ _NVIDIA, _APPLE = 0x10DE, 0x106B
 # time of smaller ones.
 _REGISTERS: Final = MappingProxyType({_NVIDIA: 150})
 
+# NVIDIA's GPUs of so many cores have a last cache of so many bytes at least (A100, H100, L40, B200
+# and their kin), which no adapter reports.
+_MANY_CORES: Final = 100
+_LAST_CACHE: Final = 40 << 20
 # Between launches that wait for each other, on an H200.
 _LAUNCH_NS: Final = 1770
 
@@ -100,3 +104,10 @@ def describe(device: Any, dialect: WGSL) -> DeviceInfo:
         align=max(64, limits["min-storage-buffer-offset-alignment"]),
         native={"driver": info["description"], "wgpu": wgpu.__version__},
     )
+
+
+def with_last_cache(described: DeviceInfo, info: Any) -> DeviceInfo:
+    """Return the description with the last cache that a GPU of its vendor and its cores has."""
+    if info["vendor_id"] != _NVIDIA or described.cores < _MANY_CORES:
+        return described
+    return replace(described, caches=(*described.caches, _LAST_CACHE))

@@ -9,7 +9,7 @@ from calor_kernel.device.protocol import Device
 from calor_wgpu.probes.cores import with_cores
 
 from ._bindings import Stream, adapters, device
-from .description import describe, language
+from .description import describe, language, with_last_cache
 from .memory import WgpuMemory
 from .queue import WgpuQueue
 from .toolchain import WgpuToolchain
@@ -40,4 +40,4 @@ class WgpuDevice(Device):
         self.memory = WgpuMemory(stream, parts=align <= 64)
         self.queue = WgpuQueue(stream, self.toolchain)
         if "timestamp-query" in opened.features and info["adapter_type"] != "CPU":
-            self.info = with_cores(self)
+            self.info = with_last_cache(with_cores(self), info)

@@ -34,8 +34,9 @@ def team_of(length: int, width: int, units: int, alone: bool) -> int:
 
 def read_again(problem: Problem) -> bool:
     """Return whether later passes find rows in the last cache only if a core has few at a time."""
-    sources = zip(problem.job.sources, problem.along, strict=False)
-    size = sum(placed.view.dtype.itemsize for placed, along in sources if along)
+    # What all rows share, such as positions in a row, is there once.
+    sources = zip(problem.job.sources, problem.along, problem.layout.kept.strides, strict=False)
+    size = sum(one.view.dtype.itemsize for one, along, kept in sources if along and any(kept))
     row, info = problem.layout.along.count * size, problem.info
     if problem.schedule.count == 1 or not info.caches:
         return False
