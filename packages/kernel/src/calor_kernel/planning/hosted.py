@@ -2,7 +2,8 @@
 
 Requirements: NumPy's LAPACK takes whole matrices, with a reference row as its meaning. A matrix
 without a result gives NaN, as the decomposition does on other devices. Small matrices of a large
-batch stay on the device, whose kernels take a step of all matrices at once.
+batch stay on the device, whose kernels take a step of all matrices at once. So do all matrices of
+which a processor's kernels have the factors, which are faster than those of OpenBLAS.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from calor.dtypes import float32, float64
 from calor.errors import LinearAlgebraError
 from calor.graph.graph import Graph, Node
 from calor.specs import Spec
@@ -27,6 +29,10 @@ FACTORS: Final = frozenset(
 _LARGE: Final = 16
 _LEAST: Final = 4
 _FEW: Final = 64
+# What is solved by LU factors, and triangular systems.
+_BY_LU: Final = frozenset(("det", "inv", "slogdet", "solve"))
+# Rows of which devices with cubes of one unit have kernels that are made for them.
+_UNIT_KERNELS: Final = frozenset(("cholesky", "lu", "triangular_solve"))
 Array = np.ndarray[Any, Any]
 
 
@@ -46,9 +52,19 @@ def on_host(engine: Engine, graph: Graph, node: Node) -> bool:
         return False
     if not graph.host.isdisjoint(node.inputs):
         return False
+    if _has_kernels(engine, graph, node):
+        return False
     *lead, m, n = graph.specs[node.inputs[0]].shape
     order = min(m, n)
     return order >= _LARGE or (order >= _LEAST and prod(lead) <= _FEW)
+
+
+def _has_kernels(engine: Engine, graph: Graph, node: Node) -> bool:
+    """Return whether a processor's kernels factorize the matrices of a node."""
+    info, x = engine.device.info, graph.specs[node.inputs[0]]
+    name = "lu" if node.op.name in _BY_LU else node.op.name
+    known = x.dtype in (float32, float64) and x.dtype in info.dtypes
+    return name in _UNIT_KERNELS and info.max_units == 1 and known
 
 
 def with_factors(engine: Engine, graph: Graph) -> bool:
@@ -61,13 +77,13 @@ def with_factors(engine: Engine, graph: Graph) -> bool:
     graph : Graph
         A graph.
     """
-    return engine.host_memory and _named(graph)
+    return engine.host_memory and _named(engine, graph)
 
 
-def _named(graph: Graph) -> bool:
+def _named(engine: Engine, graph: Graph) -> bool:
     return any(
-        node.op.name in FACTORS
-        or any(isinstance(a, Graph) and _named(a) for a in node.attributes.values())
+        (node.op.name in FACTORS and not _has_kernels(engine, graph, node))
+        or any(isinstance(a, Graph) and _named(engine, a) for a in node.attributes.values())
         for node in graph.nodes
     )
 

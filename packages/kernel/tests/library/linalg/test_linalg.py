@@ -26,9 +26,19 @@ def lanes(**changes):
     return KernelBackend("lanes", lambda index: LanesDevice(replace(MANY_UNITS, **changes)))
 
 
-@pytest.fixture(scope="module")
-def backend():
-    return lanes()
+def one_unit(vector_bytes=32, registers=16):
+    info = replace(ONE_UNIT, vector_bytes=vector_bytes, native={"vector_registers": registers})
+    return KernelBackend("lanes", lambda index: LanesDevice(info))
+
+
+@pytest.fixture(scope="module", params=["many units", "one unit"])
+def backend(request):
+    return lanes() if request.param == "many units" else one_unit()
+
+
+@pytest.fixture(params=["many units", "one unit"])
+def factoring(request):
+    return lanes() if request.param == "many units" else one_unit(64, 32)
 
 
 def random(*shape, dtype="float32"):
@@ -42,12 +52,19 @@ def definite(batch, n, dtype):
 
 @pytest.mark.parametrize("dtype", EPS)
 @pytest.mark.parametrize(("batch", "n"), [(3, 1), (2, 7), (2, 16), (1, 31), (2, 33), (1, 70)])
-def test_cholesky(backend, batch, n, dtype):
+def test_cholesky(factoring, batch, n, dtype):
     x = definite(batch, n, dtype)
     # The upper triangle is not read.
     x = np.where(np.tri(n, dtype=bool), x, np.nan).astype(dtype)
-    (found,), (wanted,) = run_op(backend, "cholesky", [x], {})
+    (found,), (wanted,) = run_op(factoring, "cholesky", [x], {})
     assert np.abs(found - wanted).max() <= 4 * n * EPS[dtype]
+    assert not np.triu(found, 1).any()
+
+
+def test_panels_of_cholesky_factors_on_units():
+    x = definite(1, 101, "float32")
+    (found,), (wanted,) = run_op(one_unit(64, 32), "cholesky", [x], {})
+    assert np.abs(found - wanted).max() <= 4 * 101 * EPS["float32"]
     assert not np.triu(found, 1).any()
 
 
@@ -68,7 +85,7 @@ def test_cholesky_of_no_definite_matrix_is_nan_from_its_first_bad_pivot_on(backe
 @pytest.mark.parametrize("unit_diagonal", [False, True])
 @pytest.mark.parametrize("transpose", [False, True])
 @pytest.mark.parametrize("lower", [False, True])
-@pytest.mark.parametrize(("n", "count"), [(1, 1), (5, 3), (16, 9), (33, 1), (70, 11)])
+@pytest.mark.parametrize(("n", "count"), [(1, 1), (5, 3), (16, 9), (33, 1), (70, 11), (9, 50)])
 def test_triangular_systems(backend, n, count, lower, transpose, unit_diagonal):
     a = random(2, n, n) / n + 2 * np.eye(n, dtype=np.float32)
     read = np.tri(n, k=-1 if unit_diagonal else 0, dtype=bool)
@@ -89,20 +106,34 @@ def test_triangular_systems_have_as_many_columns_as_shared_memory_holds(nbytes):
 
 @pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize(
-    ("m", "n"), [(1, 1), (5, 5), (9, 3), (3, 9), (40, 33), (70, 70), (70, 20), (20, 70)]
+    ("m", "n"), [(1, 1), (5, 5), (9, 3), (3, 9), (40, 33), (70, 70), (70, 20), (20, 70), (101, 98)]
 )
-def test_lu(m, n, whole):
+def test_lu(factoring, m, n, whole):
     x = random(2, m, n)
     if whole:
         # Equal candidates: the first in the order of earlier exchanges is the pivot.
         x = np.round(x)
-    (found, rows), (_, order) = run_op(lanes(), "lu", [x], {})
+    (found, rows), (_, order) = run_op(factoring, "lu", [x], {})
     k = min(m, n)
     low = np.tril(found, -1)[..., :k] + np.eye(m, k)
     product = low @ np.triu(found)[..., :k, :]
     permuted = np.take_along_axis(x, rows[..., None], axis=-2)
     assert np.abs(product - permuted).max() <= 8 * k * EPS["float32"] * np.abs(x).max()
     assert (rows == order).all()
+
+
+def test_pivots_of_lu_that_are_zero_or_no_numbers(factoring):
+    x = random(3, 60, 60)
+    x[0, :, 50] = x[0, :, 49]
+    x[1] = 0
+    x[2, 7, 3] = np.nan
+    (found, rows), _ = run_op(factoring, "lu", [x], {})
+    low, up = np.tril(found[0], -1) + np.eye(60), np.triu(found[0])
+    assert np.abs(low @ up - x[0][rows[0]]).max() <= 1e-4
+    assert not found[1].any()
+    assert (rows[1] == np.arange(60)).all()
+    assert rows[2, 3] == 7
+    assert np.isfinite(found[2, :3]).all()
 
 
 @pytest.mark.parametrize("nbytes", [5 << 10, 8 << 10])
@@ -127,12 +158,12 @@ def test_eigh(n, nbytes):
     assert np.abs(vectors.mT @ vectors - np.eye(n)).max() <= bound
 
 
-def test_eigh_of_a_matrix_that_is_not_finite_is_nan(backend):
+def test_eigh_of_a_matrix_that_is_not_finite_is_nan():
     x = np.stack([np.eye(6, dtype=np.float32)] * 2)
     x[1, 3, 2] = np.nan
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(np.linalg, "eigh", lambda x: (x[..., 0], x))
-        (values, vectors), _ = run_op(backend, "eigh", [x], {})
+        (values, vectors), _ = run_op(lanes(), "eigh", [x], {})
     assert (values[0] == 1).all()
     assert (vectors[0] == np.eye(6)).all()
     assert np.isnan(values[1]).all()
@@ -153,29 +184,29 @@ def test_qr(m, n, mode, nbytes):
 
 
 @pytest.mark.parametrize("size", [1e-30, 1e30])
-def test_qr_of_large_and_small_columns_and_of_equal_ones(backend, size):
+def test_qr_of_large_and_small_columns_and_of_equal_ones(size):
     x = random(1, 12, 6)
     x[..., 1] *= np.float32(size)
     x[..., 2], x[..., 4] = x[..., 0], 0
-    (q, r), _ = run_op(backend, "qr", [x], {"mode": "reduced"})
+    (q, r), _ = run_op(lanes(), "qr", [x], {"mode": "reduced"})
     sizes = np.maximum(np.abs(x).max(-2), 1e-30)
     assert (np.abs(q @ r - x).max(-2) <= 1e-6 * sizes).all()
     assert np.abs(q.mT @ q - np.eye(6)).max() <= 1e-6
 
 
 @pytest.mark.parametrize("op", ["cholesky", "eigh", "lu", "qr", "triangular_solve"])
-def test_cubes_of_one_unit_and_complex_numbers_are_left_to_the_decomposition(op):
+def test_some_cubes_of_one_unit_and_complex_numbers_are_left_to_the_decomposition(op):
     x = definite(1, 5, "float32")
     options = {}
     if op == "triangular_solve":
         options = {"lower": True, "transpose": False, "unit_diagonal": False}
     if op == "qr":
         options = {"mode": "reduced"}
-    one = KernelBackend("lanes", lambda index: LanesDevice(ONE_UNIT))
-    for backend, given, reason in (
-        (one, x, "a cube has fewer than"),
-        (lanes(), x.astype(np.complex64), "float32 and float64, not complex64"),
-    ):
+    complex_number = "float32 and float64, not complex64"
+    cases = [(b, x.astype(np.complex64), complex_number) for b in (lanes(), one_unit())]
+    if op in ("eigh", "qr"):
+        cases[1:] = [(one_unit(), x, "a cube has fewer than")]
+    for backend, given, reason in cases:
         operands = [given] * (2 if op == "triangular_solve" else 1)
         with pytest.raises(AssertionError, match=reason):
             run_op(backend, op, operands, options)

@@ -10,6 +10,7 @@ from calor_kernel.contract.launching import Bound, Effort, operand
 from calor_kernel.contract.work import Output, Refusal, Request, Work
 from calor_kernel.library.linalg.lu import LuPlan, lu_panel, lu_sorted, lu_update
 from calor_kernel.library.linalg.matrices import Matrices
+from calor_kernel.library.linalg.unit_lu import add_factors
 from calor_kernel.library.steps import Steps
 
 # Units of a panel and of an update, the columns of one panel, and those of one of several.
@@ -24,13 +25,19 @@ def lower_lu(request: Request) -> Sequence[Work] | Refusal:
     over = Matrices.of(x, request.info)
     if not x.size:
         return Refusal("the order of the rows of matrices without columns is no work of a kernel")
+    steps = Steps()
+    if over.info.max_units == 1:
+        refused = over.refusal_of_units()
+        if refused is not None:
+            return refused
+        add_factors(request, over, steps)
+        return [steps.work()]
     refused = over.refusal(_UNITS)
     if refused is not None:
         return refused
     plan = next(_fitting(over), None)
     if plan is None:
         return Refusal("shared memory does not hold four columns")
-    steps = Steps()
     source = operand(0, x)
     packed = Bound(Output(0), x.dtype)
     rows = Bound(Output(1), request.outputs[1].dtype)

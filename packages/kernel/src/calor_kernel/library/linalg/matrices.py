@@ -35,12 +35,19 @@ class Matrices:
 
     def refusal(self, units: int) -> Refusal | None:
         """Return why cubes of so many units cannot factorize these, None if they can."""
+        refused = self.refusal_of_units()
+        if refused is not None:
+            return refused
+        if not self.info.has("barrier") or self.info.max_units < units:
+            return Refusal(f"a cube has fewer than {units} units")
+        return None
+
+    def refusal_of_units(self) -> Refusal | None:
+        """Return why a unit cannot factorize these, None if it can."""
         if self.dtype not in (float32, float64):
             return Refusal(f"matrices are factorized in float32 and float64, not {self.dtype}")
         if self.dtype not in self.info.dtypes:
             return Refusal(f"the device does not compute in {self.dtype}")
-        if not self.info.has("barrier") or self.info.max_units < units:
-            return Refusal(f"a cube has fewer than {units} units")
         return None
 
     def room(self, count: int) -> int:

@@ -9,6 +9,7 @@ from calor_kernel.contract.launching import Bound, Effort, operand
 from calor_kernel.contract.work import Output, Refusal, Request, Work
 from calor_kernel.library.linalg.matrices import Matrices
 from calor_kernel.library.linalg.triangular import TriangularPlan, solve_triangular
+from calor_kernel.library.linalg.unit_triangular import add_solution
 from calor_kernel.library.steps import Steps
 
 # Rows of a block, units that share a row of it, and columns of a cube at most.
@@ -23,6 +24,13 @@ def lower_triangular_solve(request: Request) -> Sequence[Work] | Refusal:
     n, count = over.rows, b.shape[-1]
     if not b.size:
         return [Work(())]
+    if over.info.max_units == 1:
+        refused = over.refusal_of_units()
+        if refused is not None:
+            return refused
+        steps = Steps()
+        add_solution(request, over, steps)
+        return [steps.work()]
     block, parts = next((s for s in _SHAPES if s[0] >= n), _SHAPES[-1])
     refused = over.refusal(block * parts)
     if refused is not None:
