@@ -4,7 +4,7 @@ A server of the device runs beside, at 127.0.0.1, so this is what the protocol a
 network adds next to nothing. Calls are beside the same calls on the device itself, contents beside
 a bare stream of httpx to uvicorn, and an array that goes there and comes back beside ONNX Runtime
 behind Starlette, and beside an actor of Ray where it is installed. All sides take turns, and of the
-rounds the median is taken; the floor of a call is that of as many bytes over a bare socket.
+rounds the median is taken; the floor is that of as many bytes over a bare socket.
 ``bars`` has what is promised, and whether it holds.
 """
 
@@ -96,6 +96,33 @@ def ping_pong(nbytes: int, rounds: int) -> float:
                 left -= got
 
         return in_turns({"": once}, rounds, 50)[""]
+
+
+def bare_stream(nbytes: int, rounds: int) -> float:
+    """Return the median seconds in which so many bytes pass a bare socket, into memory in use."""
+    text = (
+        "import socket, sys\ns = socket.create_server(('127.0.0.1', 0))\n"
+        "print(s.getsockname()[1], flush=True)\nc = s.accept()[0]\n"
+        "room = memoryview(bytearray(int(sys.argv[1])))\n"
+        "while True:\n"
+        "    there = 0\n"
+        "    while there < len(room):\n"
+        "        n = c.recv_into(room[there:])\n"
+        "        if not n: sys.exit()\n"
+        "        there += n\n"
+        "    c.sendall(b'x')\n"
+    )
+    with (
+        process("-c", text, str(nbytes)) as (_, port),
+        socket.create_connection(("127.0.0.1", int(port))) as c,
+    ):
+        content = bytes(nbytes)
+
+        def once() -> None:
+            c.sendall(content)
+            assert c.recv(1) == b"x", "the other side ended"
+
+        return in_turns({"": once}, rounds, 3)[""]
 
 
 def resident(pid: int) -> int:
@@ -249,11 +276,13 @@ def measure_contents(
         assert there == nbytes
 
     name = f"{nbytes // MIB} MiB"
+    floor = bare_stream(nbytes, rounds)
+    print(f"{name} over a bare socket: {report.seconds(floor)}", flush=True)
     times = in_turns({"ours": sent, "httpx": streamed}, rounds)
-    found.rows_of(f"upload of {name}", times)
+    found.rows_of(f"upload of {name}", times, floor)
     found.bar("upload, share of a bare stream", times["httpx"] / times["ours"], STREAM, least=True)
     times = in_turns({"ours": fetched, "httpx": given_back}, rounds)
-    found.rows_of(f"download of {name}", times)
+    found.rows_of(f"download of {name}", times, floor)
     share = times["httpx"] / times["ours"]
     found.bar("download, share of a bare stream", share, STREAM, least=True)
 

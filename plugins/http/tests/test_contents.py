@@ -73,7 +73,8 @@ def test_commands_do_not_wait_for_the_pieces_before_them(
         x = calor.asarray(given)
         calor.synchronize(device)
         first = told[: told.index("commands") + 1]
-        assert first == ["put"] * 3 + ["commands"]
+        # The first piece is a short one.
+        assert first == ["put"] * 4 + ["commands"]
         assert np.array_equal((x + 1).numpy(), given + 1)
 
 

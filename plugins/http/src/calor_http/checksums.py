@@ -2,7 +2,8 @@
 
 Requirements: a checksum is no reason for contents to wait. By the extra "isal" it is made by the
 processor's instructions for it; without, several threads make those of the parts of large contents,
-which are joined as polynomials modulo that of CRC-32 (as zlib's `crc32_combine` does).
+which are joined as polynomials modulo that of CRC-32 (as zlib's `crc32_combine` does), while others
+are sent or received.
 """
 
 from __future__ import annotations
@@ -53,6 +54,28 @@ def crc32(content: Content, value: int = 0) -> int:
     return by_parts(content, value, count)
 
 
+def begun(content: Content, value: int = 0) -> Callable[[], int]:
+    """Begin to make a checksum, and return what waits for it.
+
+    Parameters
+    ----------
+    content : bytes-like
+        The content, which does not change meanwhile.
+    value : int, optional
+        The checksum of what stands before it.
+
+    Returns
+    -------
+    callable
+        Returns the checksum of both.
+    """
+    count = 1 if _quick is not None else min(len(content) // _PART, _threads())
+    if count < 2:
+        found = crc32(content, value)
+        return lambda: found
+    return _parts_begun(content, value, count)
+
+
 def by_parts(content: Content, value: int, count: int) -> int:
     """Return the checksum of content, of which several threads take a part each.
 
@@ -70,26 +93,40 @@ def by_parts(content: Content, value: int, count: int) -> int:
     int
         The checksum.
     """
+    return _parts_begun(content, value, count)()
+
+
+def _parts_begun(content: Content, value: int, count: int) -> Callable[[], int]:
     view = memoryview(content)
     size = -(-len(view) // count)
-    parts = [view[place : place + size] for place in range(size, len(view), size)]
-    others = [_pool().submit(zlib.crc32, part) for part in parts]
-    found = zlib.crc32(view[:size], value)
-    for part, other in zip(parts, others, strict=True):
-        found = _times(_shift(len(part)), found) ^ other.result()
-    return found
+    parts = [view[place : place + size] for place in range(0, len(view), size)]
+    before = [value, *[0] * (len(parts) - 1)]
+    futures = [_pool().submit(zlib.crc32, *given) for given in zip(parts, before, strict=True)]
+
+    def ended() -> int:
+        found = futures[0].result()
+        for part, future in zip(parts[1:], futures[1:], strict=True):
+            found = _times(_shift(len(part)), found) ^ future.result()
+        return found
+
+    return ended
 
 
 @cache
+def processors() -> int:
+    """Return how many processors this process may use."""
+    known = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return known or 1
+
+
 def _threads() -> int:
     """Return how many threads make checksums; of few processors both ends need one each."""
-    known = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return min((known or 1) // 2, _MOST)
+    return min(processors() // 2, _MOST)
 
 
 @cache
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_MOST - 1, "calor-http-checksums")
+    return ThreadPoolExecutor(_MOST, "calor-http-checksums")
 
 
 # A child of a fork has none of its parent's threads.

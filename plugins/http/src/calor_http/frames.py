@@ -7,6 +7,7 @@ lists and mappings.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final
@@ -14,7 +15,7 @@ from typing import Any, Final
 import msgpack
 
 from calor.errors import FormatError
-from calor_http.checksums import Content, crc32
+from calor_http.checksums import Content, begun, crc32
 
 # The most bytes of one request or answer, and of the pieces in which large values travel.
 MESSAGE: Final = 1 << 24
@@ -53,9 +54,24 @@ def seal_parts(content: Content, compress: bool = False) -> tuple[bytes, Content
     return check.to_bytes(4, "little") + kind, content
 
 
+def sealed(content: Content, compress: bool = False) -> Callable[[], tuple[bytes, Content]]:
+    """Begin to make a frame; return what waits for its head, and returns that and its content."""
+    if compress:
+        made = seal_parts(content, compress)
+        return lambda: made
+    check = begun(content, crc32(_PLAIN_HEAD))
+    return lambda: (check().to_bytes(4, "little") + _PLAIN_HEAD, content)
+
+
 def fits(head: Content, content: Content) -> bool:
     """Return whether a frame's head fits its content."""
-    return crc32(content, crc32(head[4:])) == int.from_bytes(head[:4], "little")
+    return fitting(head, content)()
+
+
+def fitting(head: Content, content: Content) -> Callable[[], bool]:
+    """Begin to look whether a frame's head fits its content; return what waits for the answer."""
+    check = begun(content, crc32(head[4:]))
+    return lambda: check() == int.from_bytes(head[:4], "little")
 
 
 def unseal(frame: Content, limit: int) -> Content:

@@ -12,10 +12,12 @@ from typing import Final
 # Kind, number of the request or the contents, offset of the piece.
 ASK: Final = struct.Struct("<BQQ")
 STATUS: Final = struct.Struct("<H")
-# The kinds: commands, a piece that is sent, and a piece that is fetched.
+# The kinds: commands, a piece that is sent, one that is fetched, and the first piece of contents
+# that are sent, which says in the place of its offset how many bytes they have.
 COMMANDS: Final = 1
 PUT: Final = 2
 GET: Final = 3
+FIRST: Final = 4
 # The subprotocol of the handshake.
 PROTOCOL: Final = "calor-1"
 # So often a client hears of its server at least, while that one works for it, in seconds.

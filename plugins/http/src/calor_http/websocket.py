@@ -20,6 +20,8 @@ PING: Final = 9
 PONG: Final = 10
 CONTROL: Final = 125
 FINAL: Final = 0x80
+# The mask that changes nothing.
+NO_MASK: Final = bytes(4)
 _MASKED: Final = 0x80
 _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 # Up to this size Python's integers mask faster than NumPy does.
@@ -92,6 +94,10 @@ def masked(content: bytes, mask: bytes) -> bytes:
 
 def mask_into(target: Bytes, content: Bytes, mask: bytes) -> None:
     """Write content with a mask laid over it to a target of its size, which it may be itself."""
+    if mask == NO_MASK:
+        if target is not content:
+            target[:] = content
+        return
     whole = len(content) // 8 * 8
     key = np.frombuffer(mask * 2, np.uint64)
     np.bitwise_xor(content[:whole].view(np.uint64), key, out=target[:whole].view(np.uint64))

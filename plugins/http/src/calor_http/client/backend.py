@@ -35,6 +35,7 @@ from calor_http.client.executable import RemoteExecutable
 from calor_http.client.link import Upload
 from calor_http.client.profiles import Profiles
 from calor_http.client.requests import Command, Contents, Requests
+from calor_http.client.staging import Staging
 from calor_http.client.tokens import token_for
 from calor_http.connection import Connection
 from calor_http.described import decode_claim, decode_info, digest_of
@@ -106,8 +107,9 @@ class RemoteBackend(Backend):
         # The bytes of live buffers, as the client counts them.
         self._held: Counter[int] = Counter()
         self._kept: weakref.WeakSet[RemoteBuffer] = weakref.WeakSet()
+        self._staging = Staging()
         self._connection = Connection(base, token_for(httpx.URL(base).netloc.decode()))
-        self.requests = Requests(self._connection, self._begin)
+        self.requests = Requests(self._connection, self._begin, self._staging.clear)
         self.profiles = Profiles(self.requests)
         atexit.register(self.close)
 
@@ -166,7 +168,7 @@ class RemoteBackend(Backend):
         """Send a host array."""
         self.reserve(index, array.nbytes)
         made = self.new(index, array.nbytes, self.requests.era)
-        content = np.array(array, order="C", copy=True)
+        content = self._staging.copied(array)
         self.requests.queue(self._command(made, content), made.era)
         if self.keeps:
             made.kept = content

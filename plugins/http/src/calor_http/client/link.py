@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -18,13 +18,18 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from calor.errors import OutOfMemoryError
+from calor_http.checksums import Content
 from calor_http.client.stream import NoStreamError, Stream
-from calor_http.connection import Away, Connection
+from calor_http.connection import Away, Connection, Working
 from calor_http.errors import LimitError, QuotaError
-from calor_http.frames import CHUNK, message_of, seal, seal_parts
+from calor_http.frames import CHUNK, message_of, seal, seal_parts, sealed
 
 # The pieces whose answers are on their way, at most.
 _PIECES: Final = 8
+# Contents begin with a piece of a part of them, for which the server takes memory for all. It is
+# received before, and copied there.
+_BEGIN: Final = 16
+_BEGIN_BYTES: Final = 1 << 18
 # So many handshakes may fail in a row before a request goes without one.
 _FAILURES: Final = 3
 T = TypeVar("T")
@@ -129,6 +134,19 @@ class Link:
         """
 
         def streamed(stream: Stream) -> Any:
+            before = there()
+            try:
+                return sent(stream)
+            except OSError:
+                # Who gets on is patient anew.
+                if there() > before:
+                    raise Working from None
+                raise
+
+        def there() -> int:
+            return sum(upload.there for upload in uploads)
+
+        def sent(stream: Stream) -> Any:
             # Answers come in order, and none is waited for while there is more to send.
             answer: list[Any] = []
             for upload in uploads:
@@ -149,14 +167,13 @@ class Link:
             return self._connection.message("POST", path, frame)
 
         while True:
-            before = [upload.there for upload in uploads]
+            before = there()
             try:
                 return self._by(streamed, plain)
             except RefusedError:
                 continue
             except Away:
-                # Who gets on is patient anew.
-                if before == [upload.there for upload in uploads]:
+                if there() == before:
                     raise
 
     def _send_pieces(self, stream: Stream, upload: Upload) -> None:
@@ -168,18 +185,27 @@ class Link:
             upload.asked, upload.lost = True, False
             while self._waits:
                 self._hear(stream)
-            self._send_piece(stream, upload, 0, upload.content[:0])
+            self._send_piece(stream, upload, 0, 0, *seal_parts(b""))
             self._hear(stream)
             upload.sent = upload.there
-        for place in range(upload.sent, len(upload.content), CHUNK):
-            self._send_piece(stream, upload, place, upload.content[place : place + CHUNK])
+        content, compress = upload.content, self._connection.compress
+        places = _places(upload.sent, len(content))
+        begun = ((place, end, sealed(content[place:end], compress)) for place, end in places)
+        following = next(begun, None)
+        while following is not None:
+            place, end, frame = following
+            # The checksum of a piece is made while the one before it is sent.
+            following = next(begun, None)
+            self._send_piece(stream, upload, place, end, *frame())
             if len(self._waits) >= _PIECES:
                 self._hear(stream)
 
-    def _send_piece(self, stream: Stream, upload: Upload, place: int, piece: memoryview) -> None:
+    def _send_piece(
+        self, stream: Stream, upload: Upload, place: int, end: int, head: bytes, piece: Content
+    ) -> None:
         self._waits.append((upload, upload.hear))
-        stream.put(upload.number, place, *seal_parts(piece, self._connection.compress))
-        upload.sent = place + len(piece)
+        stream.put(upload.number, place, head, piece, len(upload.content))
+        upload.sent = end
 
     def _hear(self, stream: Stream) -> None:
         """Read the answer that comes next, for who waits for it."""
@@ -275,3 +301,11 @@ class Link:
         self._waits.clear()
         if stream is not None:
             stream.close()
+
+
+def _places(start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Return where the pieces of contents begin and end, from a place on."""
+    size = min(CHUNK, max(-(-end // _BEGIN), _BEGIN_BYTES)) if start == 0 else CHUNK
+    while start < end:
+        yield start, min(start + size, end)
+        start, size = start + size, CHUNK

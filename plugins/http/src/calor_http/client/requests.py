@@ -83,13 +83,19 @@ class Requests:
     opened : callable
         Called with a new session's description and number, at the beginning and when one is lost;
         returns the commands that begin it.
+    rests : callable, optional
+        Called when nothing was sent for a while.
     """
 
     def __init__(
-        self, connection: Connection, opened: Callable[[Any, int], Sequence[Command]]
+        self,
+        connection: Connection,
+        opened: Callable[[Any, int], Sequence[Command]],
+        rests: Callable[[], None] = lambda: None,
     ) -> None:
         self._connection = connection
         self._opened = opened
+        self._rested = rests
         self.numbers = count(1)
         # Which session this is, counted from 1.
         self.era = 0
@@ -169,7 +175,8 @@ class Requests:
                 self._add_dropped()
             self._queue.append(command)
             self._nbytes += command.nbytes
-            if not (waits or self._naps):
+            if command.upload is not None or not (waits or self._naps):
+                # Contents take time on their way, so they set out at once.
                 self._naps = _NAPS
                 self._state.notify_all()
 
@@ -215,6 +222,8 @@ class Requests:
                     self._add_dropped()
                     idle = time.monotonic() - self._heard
                     late = idle >= self._lease / 4 and not self._ends
+                    if late:
+                        self._rested()
                     if self._answered or self._current or self._queue or late:
                         self._sends = True
                         self._naps = _NAPS
@@ -226,8 +235,8 @@ class Requests:
                 if rests or not self._naps:
                     self._naps = 0
                     self._state.wait(min(_TICK, self._lease / 8))
-                    continue
-            time.sleep(_NAP)
+                else:
+                    self._state.wait(_NAP)
 
     def _begin_to_send(self) -> bool:
         """Begin to send, unless another thread does."""

@@ -17,9 +17,9 @@ import numpy as np
 
 from calor_http import websocket
 from calor_http.checksums import Content
-from calor_http.connection import Connection
+from calor_http.connection import Connection, is_loopback
 from calor_http.frames import CHUNK, HEAD, MESSAGE, PLAIN, fits, unseal
-from calor_http.streams import ASK, COMMANDS, GET, HEARTBEAT, PROTOCOL, PUT, STATUS
+from calor_http.streams import ASK, COMMANDS, FIRST, GET, HEARTBEAT, PROTOCOL, PUT, STATUS
 
 _CONNECTING: Final = 5.0
 _HEADERS: Final = 1 << 16
@@ -69,6 +69,9 @@ class Stream:
             raise
         self._room = np.empty(0, np.uint8)
         self._masks = b""
+        # A mask keeps a program between from taking contents for requests. There is none that reads
+        # what is encrypted, and none on the way to this machine.
+        self._bare = url.scheme == "https" or is_loopback(url.host)
 
     def _shake_hands(self, path: str, host: str) -> None:
         key = base64.b64encode(os.urandom(16))
@@ -101,9 +104,10 @@ class Stream:
         """Send the commands of a request."""
         self._send(ASK.pack(COMMANDS, number, 0), frame)
 
-    def put(self, number: int, offset: int, head: bytes, piece: Content) -> None:
-        """Send a piece of contents."""
-        self._send(ASK.pack(PUT, number, offset) + head, piece)
+    def put(self, number: int, offset: int, head: bytes, piece: Content, total: int) -> None:
+        """Send a piece of contents, of which there are so many bytes in all."""
+        ask = ASK.pack(PUT, number, offset) if offset else ASK.pack(FIRST, number, total)
+        self._send(ask + head, piece)
 
     def get(self, number: int, offset: int) -> None:
         """Ask for a piece of contents."""
@@ -117,6 +121,9 @@ class Stream:
             self._socket.sendall(first + websocket.masked(head + bytes(content), mask))
             return
         self._socket.sendall(first + websocket.masked(head, mask))
+        if mask == websocket.NO_MASK:
+            self._socket.sendall(content)
+            return
         if len(self._room) < len(content):
             self._room = np.empty(max(len(content), CHUNK), np.uint8)
         turned = len(head) % 4
@@ -126,7 +133,9 @@ class Stream:
         self._socket.sendall(room.data)
 
     def _mask(self) -> bytes:
-        """Return a mask that nobody foresees; many are drawn at a time."""
+        """Return a mask that nobody foresees, where one is of use; many are drawn at a time."""
+        if self._bare:
+            return websocket.NO_MASK
         if len(self._masks) < 4:
             self._masks = os.urandom(4096)
         found, self._masks = self._masks[:4], self._masks[4:]

@@ -6,7 +6,7 @@ before it arrives; a message has a limit, and what is against the rules ends the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from time import monotonic
 from typing import Any, Final
 
@@ -23,7 +23,10 @@ _SCRATCH: Final = 1 << 16
 _LARGE: Final = _SCRATCH // 2
 # What a message holds at most.
 _MOST: Final = MESSAGE + HEAD + ASK.size
-Arrived = tuple[int, memoryview]
+# What stands before the content of a piece.
+START: Final = ASK.size + HEAD
+# An opcode, and a message, or what stands before its content where that was received in its place.
+Arrived = tuple[int, memoryview, bool]
 
 
 class Incoming:
@@ -31,9 +34,12 @@ class Incoming:
 
     Parameters
     ----------
-    reuses : bool
+    reuses : bool, optional
         Whether a large message is worked on before the next bytes are received, so that both may
         have the same memory: new pages take as long as their contents.
+    place : callable, optional
+        Takes what stands before the content of a large piece, and the size of the content; returns
+        where the content is to be received, or None where that is part of the message.
 
     Attributes
     ----------
@@ -41,8 +47,13 @@ class Incoming:
         When the first bytes of a message came that is not whole; None between messages.
     """
 
-    def __init__(self, reuses: bool = False) -> None:
+    def __init__(
+        self,
+        reuses: bool = False,
+        place: Callable[[bytes, int], memoryview | None] = lambda start, nbytes: None,
+    ) -> None:
         self._reuses = reuses
+        self._place = place
         self._spare = np.empty(0, np.uint8)
         self._scratch = memoryview(bytearray(_SCRATCH))
         self._filled = 0
@@ -50,6 +61,8 @@ class Incoming:
         self._large: np.ndarray[Any, Any] | None = None
         self._there = 0
         self._mask = b""
+        # What stands before its content, where that is received in its place.
+        self._start: bytes | None = None
         # The frames of a message that has several.
         self._parts: list[bytes] = []
         self.began: float | None = None
@@ -78,7 +91,9 @@ class Incoming:
         if self._there == len(self._large):
             large, self._large, self.began = self._large, None, None
             websocket.mask_into(large, large, self._mask)
-            yield websocket.BINARY, large.data
+            start, self._start = self._start, None
+            content = large.data if start is None else memoryview(start)
+            yield websocket.BINARY, content, start is not None
 
     def _whole(self) -> Iterator[Arrived]:
         """Take the frames that are there, and keep the beginning of another."""
@@ -92,7 +107,7 @@ class Incoming:
                 at = start + nbytes
                 plain = websocket.masked(bytes(content), mask)
                 if opcode & websocket.CLOSE:
-                    yield opcode, memoryview(plain)
+                    yield opcode, memoryview(plain), False
                     continue
                 self._parts.append(plain)
                 if final:
@@ -100,13 +115,10 @@ class Incoming:
                     self._parts.clear()
                     # Work on a message takes what time it takes.
                     self.began = None
-                    yield websocket.BINARY, memoryview(whole)
+                    yield websocket.BINARY, memoryview(whole), False
                 continue
-            if nbytes > _LARGE:
-                # The system gives memory to its pages when something is written to them.
-                self._large, self._mask = self._room_for(nbytes), mask
-                self._large[: len(content)] = np.frombuffer(content, np.uint8)
-                self._there = len(content)
+            if nbytes > _LARGE and len(content) >= START:
+                self._begin_large(content, nbytes, mask)
                 at = self._filled
             break
         left = self._filled - at
@@ -115,6 +127,23 @@ class Incoming:
         self._filled = left
         rest = left or self._parts or self._large is not None
         self.began = (self.began or monotonic()) if rest else None
+
+    def _begin_large(self, content: memoryview, nbytes: int, mask: bytes) -> None:
+        """Begin to receive a large message where it stays, of which some is there."""
+        start = websocket.masked(bytes(content[:START]), mask)
+        placed = self._place(start, nbytes - START)
+        if placed is not None:
+            content, nbytes, self._start = content[START:], nbytes - START, start
+            mask = mask[START % 4 :] + mask[: START % 4]
+        # The system gives memory to its pages when something is written to them.
+        large = self._room_for(nbytes) if placed is None else np.frombuffer(placed, np.uint8)
+        large[: len(content)] = np.frombuffer(content, np.uint8)
+        self._large, self._mask, self._there = large, mask, len(content)
+
+    @property
+    def within(self) -> bool:
+        """Whether a large message is being received."""
+        return self._large is not None
 
     def _room_for(self, nbytes: int) -> np.ndarray[Any, Any]:
         if not self._reuses:

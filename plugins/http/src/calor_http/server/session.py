@@ -20,6 +20,7 @@ from calor.errors import CalorError, ProtocolError
 from calor_http.checksums import Content
 from calor_http.errors import LimitError, QuotaError, encode_error, typed
 from calor_http.frames import CHUNK, MESSAGE, pack, unpack, unseal
+from calor_http.server.blobs import Placed
 from calor_http.server.draining import Drain
 from calor_http.server.graphs import Graphs
 from calor_http.server.handing import Handing
@@ -137,12 +138,28 @@ class Session:
             self.seen = monotonic()
             return made
 
-    def add_piece(self, number: int, offset: int, frame: Content) -> int:
+    def add_piece(self, number: int, offset: int, frame: Content, total: int = 0) -> int:
         """Take a piece of contents; return how many bytes are there, from the beginning."""
         piece = unseal(frame, CHUNK)
         with self.lock:
             self.seen = monotonic()
-            return self._room.blobs.add(number, offset, piece)
+            return self._room.blobs.add(number, offset, piece, total)
+
+    def place_piece(self, number: int, offset: int, nbytes: int) -> Placed | None:
+        """Return where a piece is to be received, where it can be received where it stays."""
+        with self.lock:
+            self.seen = monotonic()
+            return self._room.blobs.place(number, offset, nbytes)
+
+    def piece_arrived(self, number: int, placed: Placed) -> int:
+        """Take a piece that is in its place; return how many bytes are there."""
+        with self.lock:
+            return self._room.blobs.arrived(number, placed)
+
+    def withdraw_piece(self, number: int, placed: Placed) -> None:
+        """Forget a piece that does not arrive in its place."""
+        with self.lock:
+            self._room.blobs.withdraw(number, placed)
 
     def piece(self, number: int, offset: int) -> memoryview:
         """Return a piece of contents that are offered."""

@@ -10,6 +10,7 @@ loop decrypts.
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 import threading
 from collections import deque
@@ -30,9 +31,10 @@ from calor_http.server.admission import Answer, Asked, peer_of
 from calor_http.server.audit import alias
 from calor_http.server.incoming import Incoming
 from calor_http.server.origins import check_origin
+from calor_http.server.pieces import Piece, Pieces
 from calor_http.server.refusals import failed, refusal
-from calor_http.server.session import Told
-from calor_http.streams import ASK, COMMANDS, GET, HEARTBEAT, PROTOCOL, PUT, STATUS
+from calor_http.server.session import Session, Told
+from calor_http.streams import ASK, COMMANDS, FIRST, GET, HEARTBEAT, PROTOCOL, PUT, STATUS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -48,7 +50,9 @@ _SHORT: Final = 1 << 16
 # The most streams of a session; one that broke may be here for a while.
 _STREAMS: Final = 4
 _CONTROLS: Final = 16
-_ROUTES: Final = {COMMANDS: "requests", PUT: "put", GET: "get"}
+# The pieces whose checksums are made while others are received, at most.
+_CHECKED: Final = 2
+_ROUTES: Final = {COMMANDS: "requests", PUT: "put", GET: "get", FIRST: "put"}
 
 
 class StreamProtocol(asyncio.BufferedProtocol):
@@ -67,6 +71,7 @@ class StreamProtocol(asyncio.BufferedProtocol):
         self._connections = connections
         self._loop = asyncio.get_running_loop()
         self._incoming = Incoming()
+        self._pieces = Pieces(self._known_session)
         self._timer: asyncio.TimerHandle | None = None
         self._session = self._alias = ""
         self._header = ""
@@ -154,7 +159,7 @@ class StreamProtocol(asyncio.BufferedProtocol):
         if known is not None and self._transport.get_extra_info("sslcontext") is None:
             self._transport.pause_reading()
             self._paused = True
-            self._incoming = Incoming(reuses=True)
+            self._incoming = Incoming(reuses=True, place=self._pieces.place)
             self._socket = known.dup()
             self._socket.settimeout(self._server.limits.body_seconds)
             work = self._work_on_socket
@@ -167,7 +172,7 @@ class StreamProtocol(asyncio.BufferedProtocol):
 
     def buffer_updated(self, count: int) -> None:
         """Take bytes that were written."""
-        for message in self._messages(count):
+        for message, _ in self._messages(count):
             self._came += len(message)
             self._inbox.put(message)
         if self._came - self._worked > _INBOX and not (self._paused or self._ended):
@@ -216,12 +221,15 @@ class StreamProtocol(asyncio.BufferedProtocol):
         self._timer = self._loop.call_later(min(limit / 2, HEARTBEAT), self._tick)
 
     # Both ways.
-    def _messages(self, count: int) -> Iterable[memoryview]:
-        """Return the messages that are whole, after bytes were written."""
+    def _messages(self, count: int) -> Iterable[tuple[memoryview, bool]]:
+        """Return the messages that are whole, after bytes were written.
+
+        Of a piece that was received in its place there is the start alone, and True.
+        """
         try:
-            for opcode, content in self._incoming.written(count):
+            for opcode, content, placed in self._incoming.written(count):
                 if opcode == websocket.BINARY:
-                    yield content
+                    yield content, placed
                 elif opcode == websocket.PING:
                     self._in_loop(self._tell, websocket.PONG, bytes(content))
                 elif opcode == websocket.CLOSE:
@@ -268,25 +276,58 @@ class StreamProtocol(asyncio.BufferedProtocol):
         known = self._socket
         assert known is not None
         with known, suppress(OSError):
-            while not self._ended:
-                try:
-                    count = known.recv_into(self._incoming.room())
-                except TimeoutError:
-                    # Nothing is wrong with a client that asks for nothing.
-                    continue
-                if not count:
-                    break
-                for message in self._messages(count):
-                    parts, asked, answer = self._answered(message)
+            arrives = _arrivals(known)
+            try:
+                while not self._ended:
+                    if self._pieces and not (self._incoming.within or arrives()):
+                        self._answer_pieces(known, 0)
                     try:
-                        with self._sending:
-                            for part in parts:
-                                known.sendall(part)
-                        self._send_controls(known)
-                    finally:
-                        # The client has its answer while this is written down.
-                        self._server.admission.end(asked, answer)
+                        count = known.recv_into(self._incoming.room())
+                    except TimeoutError:
+                        # Nothing is wrong with a client that asks for nothing.
+                        continue
+                    if not count:
+                        break
+                    self._take(known, count)
+            finally:
+                self._end_pieces()
         self._in_loop(self._transport.abort)
+
+    def _take(self, known: socket.socket, count: int) -> None:
+        """Take bytes that were received, and answer what is whole with them."""
+        for message, placed in self._messages(count):
+            if placed:
+                self._pieces.received(message)
+                self._answer_pieces(known, _CHECKED)
+            else:
+                self._answer_pieces(known, 0)
+                self._send(known, *self._answered(message))
+
+    def _answer_pieces(self, known: socket.socket, count: int) -> None:
+        """Answer the pieces in their places, but for the last ones."""
+        while len(self._pieces) > count:
+            piece = self._pieces.first()
+            self._send(known, *self._answered(piece.start, piece))
+
+    def _end_pieces(self) -> None:
+        """Take what has arrived, although nobody hears so, and forget what has not."""
+        while self._pieces:
+            piece = self._pieces.first()
+            _, asked, answer = self._answered(piece.start, piece)
+            self._server.admission.end(asked, answer)
+        self._pieces.end()
+
+    def _send(
+        self, known: socket.socket, parts: list[Content], asked: Asked, answer: Answer
+    ) -> None:
+        try:
+            with self._sending:
+                for part in parts:
+                    known.sendall(part)
+            self._send_controls(known)
+        finally:
+            # The client has its answer while this is written down.
+            self._server.admission.end(asked, answer)
 
     def _work_on_inbox(self) -> None:
         """Answer the messages that the loop received."""
@@ -306,19 +347,24 @@ class StreamProtocol(asyncio.BufferedProtocol):
             self._paused = False
             self._transport.resume_reading()
 
-    def _answered(self, message: memoryview) -> tuple[list[Content], Asked, Answer]:
+    def _answered(
+        self, message: memoryview, piece: Piece | None = None
+    ) -> tuple[list[Content], Asked, Answer]:
         """Return the parts of the answer to a message, and what is to be written down."""
         self._works = True
         admission = self._server.admission
         route = _ROUTES.get(message[0] if len(message) else 0, "requests")
-        asked = Asked(route, self._peer, self._header, came=len(message))
+        came = len(message) if piece is None else piece.nbytes
+        asked = Asked(route, self._peer, self._header, came=came)
         asked.more["session"] = self._alias
         head = b""
         try:
             admission.begin(asked)
-            head, content = self._done(message, asked)
+            head, content = self._done(message, asked, piece)
             answer = Answer(content)
         except Exception as error:
+            if piece is not None:
+                piece.withdraw()
             answer = admission.refuse(asked, error)
         start, content = STATUS.pack(answer.status) + head, answer.frame
         self._works = False
@@ -327,8 +373,18 @@ class StreamProtocol(asyncio.BufferedProtocol):
             return [b"".join((first, start, content))], asked, answer
         return [first + start, content], asked, answer
 
-    def _done(self, message: memoryview, asked: Asked) -> tuple[bytes, Content]:
+    def _known_session(self) -> Session:
+        """Return the session, if the token still opens it."""
+        return self._server.session(self._session, self._server.keyring.account(self._header))
+
+    def _done(
+        self, message: memoryview, asked: Asked, piece: Piece | None
+    ) -> tuple[bytes, Content]:
         """Do what a message says; return the frame of its answer, in two parts."""
+        if piece is not None:
+            # It may have ended since the piece began to come.
+            self._server.session(self._session, asked.account)
+            return b"", pack(piece.arrive())
         if len(message) < ASK.size:
             raise FormatError("a message is cut off")
         kind, number, offset = ASK.unpack_from(message)
@@ -339,6 +395,8 @@ class StreamProtocol(asyncio.BufferedProtocol):
             return b"", session.answer(number, frame, self._compress, told)
         if kind == PUT:
             return b"", pack(session.add_piece(number, offset, frame))
+        if kind == FIRST:
+            return b"", pack(session.add_piece(number, 0, frame, total=offset))
         if kind == GET:
             return seal_parts(session.piece(number, offset), self._compress)
         raise ArgumentError(f"a stream has no messages of kind {kind}")
@@ -351,6 +409,15 @@ def streams_of(server: Server) -> Callable[..., StreamProtocol]:
         return StreamProtocol(server, server_state.connections)
 
     return made
+
+
+def _arrivals(known: socket.socket) -> Callable[[], bool]:
+    """Return what says whether bytes are there to be received; without `poll`, that none are."""
+    if not hasattr(select, "poll"):
+        return lambda: False
+    poll = select.poll()
+    poll.register(known.fileno(), select.POLLIN)
+    return lambda: bool(poll.poll(0))
 
 
 def _request(data: bytes) -> Request | None:
