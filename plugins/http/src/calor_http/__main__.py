@@ -2,9 +2,12 @@
 
 import sys
 
+from calor_http.allocator import give_back_freed_memory
+
 
 def main(arguments: list[str]) -> int:
     """Run a command; each loads what it needs and no more."""
+    give_back_freed_memory()
     if arguments[:1] == ["model"]:
         from calor_http.model.command import main as model
 
