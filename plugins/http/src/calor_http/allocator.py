@@ -2,8 +2,8 @@
 
 Requirements: a server is as large as what it holds, however many clients came and went. The GNU
 allocator lets blocks of up to 32 MiB come from the heap of their thread once some were freed, and
-keeps up to twice as much at the end of each heap for good. So a server of few threads keeps hundreds
-of megabytes that nobody has. A process that serves and does nothing else says what is kept; a
+keeps up to twice as much at the end of each heap for good: hundreds of megabytes that nobody has. A
+process that serves and does nothing else says what is kept; a
 program that starts a server in its own process is left alone, and so are settings of an operator.
 """
 
