@@ -104,6 +104,28 @@ def test_clients_are_told_what_they_should_be(tmp_path: Path) -> None:
     assert untyped(server.log(), metrics) == 0
 
 
+def test_two_who_ask_too_often_at_once(tmp_path: Path) -> None:
+    """The sessions of a token are those of all its clients: who finds none left is told so."""
+    from soaking import crowd
+    from soaking.lives import TWO, Life
+
+    alone = crowd.Crowd("numpy", tmp_path, 4, ["asks too often"], seeds=2)
+    with alone.server as server:
+        life = Life(server.address, "numpy", alone.tokens, alone._known, 1)
+        with life.raw("two") as client:
+            held = [life.session(client) for _ in range(TWO)]
+            alone.born("asks too often").join(120)
+            for session in held:
+                life.asked(client, "DELETE", session, b"")
+        alone.born("asks too often").join(120)
+        assert not server.status(alone.tokens["watch"])["sessions"]
+    lines = [json.loads(line) for line in alone.lives.read_text().splitlines()]
+    assert [line["done"] for line in lines] == [{"refused session": 1}] * 2
+    for line in lines:
+        assert set(line["errors"]) <= {"QuotaError"}
+        assert line["wrong"] == []
+
+
 def test_calls_in_rows_and_one_by_one(tmp_path: Path) -> None:
     found = sampled(tmp_path, "calls", "--calls", "400")
     assert missed(found) == []

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import threading
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -460,3 +462,34 @@ def test_graphs_belong_to_their_token(monkeypatch: pytest.MonkeyPatch) -> None:
         assert bert.ask(["compile", 2, 0, digest_of(graph)]) != ["missing"]
         anna.close()
         bert.close()
+
+
+@pytest.mark.parametrize("after", ["", "Retry-After: 1\r\n"])
+def test_something_before_the_server_lets_no_more_requests_pass(
+    monkeypatch: pytest.MonkeyPatch, after: str
+) -> None:
+    """A proxy that answers 429 with a page of its own."""
+    monkeypatch.setenv("CALOR_HTTP_PATIENCE", "0.2")
+    asked = []
+
+    def answers(listening: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                near, _ = listening.accept()
+                with near:
+                    asked.append(near.recv(65536))
+                    page = "<html>slow down</html>"
+                    near.sendall(
+                        f"HTTP/1.1 429 Too Many Requests\r\n{after}Connection: close\r\n"
+                        f"Content-Length: {len(page)}\r\n\r\n{page}".encode()
+                    )
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=answers, args=(listening,), daemon=True).start()
+        port = listening.getsockname()[1]
+        with pytest.raises(QuotaError, match=r"\(status 429\); send fewer, or later") as caught:
+            calor.device(f"http://127.0.0.1:{port}/numpy")
+        listening.shutdown(socket.SHUT_RDWR)
+    assert caught.value.retry_after == (1.0 if after else 0.0)
+    # Who is told when to come does not come before.
+    assert (len(asked) == 1) is bool(after)

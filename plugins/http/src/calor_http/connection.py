@@ -31,7 +31,8 @@ from calor_http.frames import MESSAGE, compresses, message_of, unpack, unseal
 
 VERSION: Final = 1
 _WORKING: Final = 202
-_BUSY: Final = (408, 422, 429, 502, 503, 504)
+_CROWDED: Final = 429
+_BUSY: Final = (408, 422, _CROWDED, 502, 503, 504)
 _FIRST_PAUSE: Final = 0.02
 _LONGEST_PAUSE: Final = 2.0
 T = TypeVar("T")
@@ -61,7 +62,7 @@ class Later(Exception):
     def __init__(self, status: int, error: CalorError | None, after: str) -> None:
         super().__init__(f"status {status}")
         self.error: CalorError | None = None
-        self.wait = float(after) if after.isascii() and after.isdecimal() else 0.0
+        self.wait = _seconds(after)
         if isinstance(error, QuotaError | DrainingError):
             self.error, self.wait = error, error.retry_after
 
@@ -151,8 +152,20 @@ class Connection:
         if status == _WORKING:
             raise Working
         if status in _BUSY:
-            raise Later(status, _error_in(frame), after)
+            told = _error_in(frame)
+            if told is None and status == _CROWDED:
+                told = self._crowded(after)
+            raise Later(status, told, after)
         raise self._refusal(status, frame)
+
+    def _crowded(self, after: str) -> QuotaError:
+        """Return the error of an answer that calor's server did not write."""
+        error = QuotaError(
+            f"something before {self.base} lets no more requests pass (status 429); send fewer, or "
+            f"later, or let CALOR_HTTP_PATIENCE be more seconds than {self.patience:g}"
+        )
+        error.retry_after = _seconds(after)
+        return error
 
     def _refusal(self, status: int, frame: Content) -> Exception:
         told = _error_in(frame)
@@ -184,6 +197,11 @@ class Connection:
         with suppress(httpx.HTTPError):
             self._client.request("DELETE", path, timeout=2.0)
         self._client.close()
+
+
+def _seconds(after: str) -> float:
+    """Return the seconds of a field Retry-After; 0 where it has none."""
+    return float(after) if after.isascii() and after.isdecimal() else 0.0
 
 
 def _error_in(frame: Content) -> CalorError | None:
