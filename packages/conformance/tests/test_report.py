@@ -166,6 +166,65 @@ def test_shards_are_merged_and_strangers_are_not(basic: dict[str, Any]) -> None:
         report.merge([one, {**other, "seed": 1}])
 
 
+def served(basic: dict[str, Any], half: int, authority: str, **device: Any) -> dict[str, Any]:
+    """Return a half of a report, of a device that a server lends."""
+    name = f"https://{authority}/acme:0"
+    middle = len(basic["results"]) // 2
+    known = {
+        **basic["device"], "name": name,
+        "description": f"Acme 9, by calor 1.2 at {name}", **device,
+    }  # fmt: skip
+    results = basic["results"][:middle] if half == 0 else basic["results"][middle:]
+    return _signed({**copy.deepcopy(basic), "results": results, "device": known})
+
+
+def test_shards_of_servers_at_different_addresses_are_merged(basic: dict[str, Any]) -> None:
+    one, other = served(basic, 0, "a.example:8470"), served(basic, 1, "b.example")
+    merged = report.merge([one, other])
+    assert merged["results"] == basic["results"]
+    assert list(verify.problems(merged)) == []
+    device = merged["device"]
+    assert device["name"] == "https://*/acme:0"
+    assert device["description"] == "Acme 9, by calor 1.2 at https://*/acme:0"
+    assert device["names"] == ["https://a.example:8470/acme:0", "https://b.example/acme:0"]
+    assert verify.claim(merged).startswith("https://*/acme:0 conforms to profile")
+    # What was merged can be merged again, and one address stays as it is.
+    third = report.merge([served(basic, 1, "c.example"), merged])
+    assert len(third["device"]["names"]) == 3
+    same = report.merge([one, served(basic, 1, "a.example:8470")])
+    assert same["device"] == one["device"]
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        {"name": "https://b.example/acme:1"},
+        {"name": "http://b.example/acme:0"},
+        {"name": "router:https://b.example/acme:0,cpu:0"},
+        {"description": "Acme 9, by calor 1.3 at https://b.example/acme:0"},
+        {"description": "Acme 8, by calor 1.2 at https://b.example/acme:0"},
+        {"limits": {"max_dims": 3}},
+        {"features": {}},
+        {"ops": {"add": "not_yet (later)"}},
+    ],
+    ids=lambda device: next(iter(device)),
+)
+def test_shards_of_devices_that_differ_in_more_than_their_address_are_not(
+    basic: dict[str, Any], device: dict[str, Any]
+) -> None:
+    one, other = served(basic, 0, "a.example"), served(basic, 1, "b.example", **device)
+    with pytest.raises(FormatError, match="their device differs"):
+        report.merge([one, other])
+
+
+def test_addresses_within_a_router_are_left_out_too(basic: dict[str, Any]) -> None:
+    names = [f"router:http://{a}/numpy:0,https://{b}:1/cpu:0" for a, b in ("xy", "zw")]
+    one, other = (served(basic, i, "x", name=names[i], description="2 members") for i in (0, 1))
+    merged = report.merge([one, other])["device"]
+    assert merged["name"] == "router:http://*/numpy:0,https://*/cpu:0"
+    assert merged["names"] == sorted(names)
+
+
 def test_files_that_are_no_report_are_refused(tmp_path: Path, basic: dict[str, Any]) -> None:
     path = tmp_path / "report.json"
     with pytest.raises(FormatError, match="is not a report"):

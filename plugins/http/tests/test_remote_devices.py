@@ -231,6 +231,12 @@ def test_values_move_between_devices_of_a_server(server: LocalServer) -> None:
     assert moved.tolist() == [1.0, 2.0]
 
 
+def test_a_description_says_where_a_device_is_and_what_lends_it(device: Any) -> None:
+    told = device.info.description
+    assert told.endswith(f", by calor {calor.__version__} at {device.name}")
+    assert told.startswith(calor.device("numpy").info.description)
+
+
 def test_a_graph_is_sent_once(server: LocalServer, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[Any] = []
     with calor.device(f"{server.address}/numpy") as found:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -22,6 +23,8 @@ from .outcomes import OUTCOMES, Result
 from .selection import PROFILES, Selection
 
 FORMAT = 1
+# The part of a device's name that says which server lends it.
+_ADDRESS = re.compile(r"(?<=://)[^/\s,;]+")
 
 
 def build(
@@ -169,6 +172,10 @@ def passed(report: Mapping[str, Any]) -> bool:
 def merge(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Merge the reports of several shards of one run.
 
+    Servers at several addresses may have had a part each, if their devices have the same name,
+    description, release and declarations: as with shards of several machines, what is claimed is
+    claimed of each of them. The report then has all names, and one without an address.
+
     Parameters
     ----------
     reports : sequence of mapping
@@ -189,13 +196,14 @@ def merge(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     first = reports[0]
     for other in reports[1:]:
         for key in ("format", "suite", "protocol", "device", "profile", "seed"):
-            if other[key] != first[key]:
+            if _anywhere(other[key]) != _anywhere(first[key]):
                 raise FormatError(
                     f"the reports belong to different runs: their {key} differs; merge the shards "
                     f"of one run"
                 )
     rows = {r["name"]: r for report in reports for r in report["results"]}
     made = {**first, "results": [rows[name] for name in sorted(rows)]}
+    made["device"] = _joined([report["device"] for report in reports])
     made["command"] = "; ".join(dict.fromkeys(str(r["command"]) for r in reports))
     made["seconds"] = round(sum(float(r["seconds"]) for r in reports), 1)
     profile = PROFILES[str(made["profile"])]
@@ -204,3 +212,17 @@ def merge(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     made["whole"] = wanted <= set(rows)
     made["digest"] = digest(made)
     return made
+
+
+def _anywhere(found: Any) -> Any:
+    """Return the identity of a device without addresses; anything else as it is."""
+    if not isinstance(found, Mapping) or "name" not in found:
+        return found
+    texts = {key: _ADDRESS.sub("*", str(found[key])) for key in ("name", "description")}
+    return {**{k: v for k, v in found.items() if k != "names"}, **texts}
+
+
+def _joined(devices: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return the identity of devices that differ in their addresses alone."""
+    names = sorted({name for d in devices for name in d.get("names", [d["name"]])})
+    return devices[0] if len(names) == 1 else {**_anywhere(devices[0]), "names": names}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any, Final
 
+import calor
 from calor.backends.events import Event
 from calor.backends.protocol import FEATURES, Claim, Info, State, impossible
 from calor.dtypes import as_dtype
@@ -27,6 +28,7 @@ def encode_info(info: Info) -> dict[str, Any]:
     """Return what a device can do as a message."""
     return {
         "description": info.description,
+        "release": calor.__version__,
         "dtypes": {dtype.name: _state(state) for dtype, state in info.dtypes.items()},
         "features": {name: _state(state) for name, state in info.features.items()},
         "ops": [
@@ -51,7 +53,7 @@ def decode_info(name: str, data: Any) -> Info:
     callback = impossible("a function of this process cannot be called on another machine")
     ops.update(callback=callback, ordered_callback=callback)
     return Info(
-        description=f"{data['description']}, at {name}",
+        description=f"{data['description']}, by calor {data.get('release', 'unknown')} at {name}",
         dtypes={as_dtype(dtype): State(*state) for dtype, state in data["dtypes"].items()},
         features=features,
         ops=ops,
