@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from calor.backends.device import Device
 from calor.device_selection import as_device, current_device
 from calor.dtypes import DType, as_dtype
 from calor.errors import DTypeError, ShapeError
+from calor.functions import nested
 from calor.functions.arguments import python_number, sizes_of
 from calor.functions.conversion import astype, from_dlpack, to_device
 from calor.ops.base import Scalar
@@ -111,13 +112,13 @@ def asarray(
     Parameters
     ----------
     obj : Any
-        A number, a nested list or tuple of numbers and tensors, a NumPy array, an array with
-        ``__dlpack__``, or a tensor.
+        A number, a nested list or tuple of numbers, arrays and tensors, a NumPy array, an array
+        with ``__dlpack__``, or a tensor.
     dtype : DType or str, optional
-        The dtype of the result. By default that of an array or tensor; bool, int64, float32 or
-        complex64 for Python numbers.
+        The dtype of the result. By default that of an array or tensor, and the common one of those
+        in a nested sequence; bool, int64, float32 or complex64 for Python numbers alone.
     device : Device or str, optional
-        Where the result is. By default the device of a tensor, else the current device.
+        Where the result is. By default the device of the first tensor, else the current device.
     copy : bool, optional
         True always copies a tensor; False shares the memory of a host array, and raises if that is
         not possible. By default host arrays are copied and tensors are not.
@@ -127,7 +128,8 @@ def asarray(
     Returns
     -------
     Tensor
-        The shape of ``obj``. A tensor that already fits is returned as it is.
+        The shape of ``obj``. A tensor that already fits is returned as it is; gradients flow to
+        the tensors of a nested sequence.
 
     Raises
     ------
@@ -169,8 +171,15 @@ def asarray(
     if hasattr(type(obj), "__dlpack__") and not isinstance(obj, np.ndarray):
         taken = from_dlpack(obj, device=device, copy=copy)
         return asarray(taken, dtype=wanted, requires_grad=requires_grad)
-    if type(obj) is list or type(obj) is tuple:
-        obj = _nested(obj)
+    if isinstance(obj, list | tuple):
+        parts: list[Any] = []
+        obj = nested.taken(obj, asarray, parts)
+        wanted = nested.dtype_of(parts) if wanted is None else wanted
+        device = nested.device_of(parts) if device is None else device
+        if copy is not False and nested.is_recorded(parts):
+            known = partial(asarray, dtype=wanted, device=device)
+            return asarray(nested.joined(obj, wanted, device, known), requires_grad=requires_grad)
+        obj = nested.host_values(obj)
     target = _device(device)
     array = host_array(obj, wanted)
     shape = spec(array.shape, as_dtype(array.dtype))
@@ -189,15 +198,6 @@ def asarray(
     if requires_grad:
         tensor.requires_grad_()
     return tensor
-
-
-def _nested(obj: Any) -> Any:
-    """Return the nested sequence with its tensors replaced by host arrays."""
-    if isinstance(obj, Handle):
-        return obj.numpy()  # type: ignore[attr-defined]
-    if isinstance(obj, list | tuple):
-        return [_nested(item) for item in obj]
-    return obj
 
 
 def full(
