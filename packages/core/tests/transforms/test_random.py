@@ -149,6 +149,18 @@ def test_a_generator_argument_advances() -> None:
     assert f.trace_count == 1
 
 
+def test_generators_of_several_seeds_share_a_trace() -> None:
+    f = calor.jit(lambda g: g.uniform((2,)))
+    for seed in (7, 8, 1 << 40, -1):
+        made, plain = random.Generator(seed), random.Generator(seed)
+        assert f(made).tolist() == plain.uniform((2,)).tolist()
+        assert repr(made) == f"Generator(seed={seed})"
+        made.seed(seed + 1)
+        plain.seed(seed + 1)
+        assert f(made).tolist() == plain.uniform((2,)).tolist()
+    assert f.trace_count == 1
+
+
 N = 40_000
 
 

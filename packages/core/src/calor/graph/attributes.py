@@ -59,12 +59,13 @@ def exact(value: Any) -> Any:
     if isinstance(value, _EXACT):
         return _exact_parts(kind, value)
     if _is_record(kind):
-        return kind, tuple([exact(getattr(value, f, None)) for f in kind.__dataclass_fields__])
+        compared = [f.name for f in kind.__dataclass_fields__.values() if f.compare]
+        return kind, tuple([exact(getattr(value, name, None)) for name in compared])
     return kind, value
 
 
 def _is_record(kind: type) -> bool:
-    """Return whether instances of a dataclass are compared by their fields."""
+    """Return whether instances of a dataclass are compared, by those fields that it compares."""
     made = getattr(kind, "__dataclass_params__", None)
     return made is not None and bool(made.eq)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,13 @@ def key_words(number: int) -> np.ndarray[Any, Any]:
     return np.array([word & 0xFFFFFFFF, word >> 32], np.uint32)
 
 
+@dataclass(frozen=True)
+class _Seed:
+    """The number that a generator began with. No program depends on it, so all are equal."""
+
+    number: int = field(compare=False)
+
+
 class Generator(Stateful):
     """A stream of random numbers: a key, and a counter that each draw advances.
 
@@ -64,14 +72,14 @@ class Generator(Stateful):
     """
 
     def __init__(self, seed: int = 0, *, device: Any = None) -> None:
-        self.initial = integer(seed, "the seed")
+        self.initial = _Seed(integer(seed, "the seed"))
         self.place = None if device is None else as_device(device)
         self.key: Any = None
         self.counter: Any = None
         self._ready()
 
     def __repr__(self) -> str:
-        return f"Generator(seed={self.initial})"
+        return f"Generator(seed={self.initial.number})"
 
     @classmethod
     def deferred(cls, seed: int) -> Generator:
@@ -88,7 +96,7 @@ class Generator(Stateful):
             The generator.
         """
         made = cls.__new__(cls)
-        made.initial, made.place, made.key, made.counter = seed, None, None, None
+        made.initial, made.place, made.key, made.counter = _Seed(seed), None, None, None
         return made
 
     def _ready(self) -> None:
@@ -101,7 +109,7 @@ class Generator(Stateful):
         previous, local.trace = local.trace, local.traces.get(device, local.trace)
         try:
             if self.counter is None:
-                self.key = asarray(key_words(self.initial), device=device)
+                self.key = asarray(key_words(self.initial.number), device=device)
                 self.counter = asarray(np.zeros(4, np.uint32), device=device)
             else:
                 # A trace is for one device; the state follows, on the handles that others know.
@@ -120,7 +128,7 @@ class Generator(Stateful):
             The seed; its lowest 64 bits count.
         """
         self._ready()
-        self.initial = integer(number, "the seed")
+        self.initial = _Seed(integer(number, "the seed"))
         key = key_words(number)
 
         def made(device: Any) -> Iterator[Tensor]:
