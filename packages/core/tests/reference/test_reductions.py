@@ -206,3 +206,16 @@ def test_sums_along_the_first_axes_lose_few_units(shape: tuple[int, ...], kind: 
     assert got.dtype == kind
     assert got.shape == (*shape[:axis], shape[-1])
     assert np.abs(got / due - 1).max() < 32 * 2.0**-24
+
+
+@pytest.mark.parametrize("kind", ["sum", "prod"])
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_long_running_sums_and_products_are_rounded_once(kind: str, dtype: Any, axis: int) -> None:
+    x = np.random.default_rng(1).random((17_000, 2) if axis == 0 else (2, 17_000))
+    x = (1 + x / 1000 if kind == "prod" else x).astype(dtype)
+    exact = getattr(np, f"cum{kind}")(x.astype(np.complex128), axis).real
+    got = cumulative(x, kind=kind, axis=axis, reverse=False)
+    assert got.dtype == dtype
+    units = np.abs(got.real - exact) / np.spacing(exact.astype(np.float32))
+    assert units.max() <= 0.501

@@ -1,8 +1,8 @@
 """Reductions over a tuple of axes, which vanish, and running ones along an axis.
 
 Requirements: sums and products of half types accumulate in float32 and round once, those of
-integers wrap; NaN propagates through extremes, and the first NaN is where they are. The sign of a
-zero extreme is open.
+integers wrap; running ones of float32 accumulate in float64. NaN propagates through extremes, and
+the first NaN is where they are. The sign of a zero extreme is open.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from calor.reference.precision import (
     FLOAT32,
+    FLOAT64,
     HALVES,
     Array,
     DType,
@@ -29,6 +30,11 @@ Axes = tuple[int, ...]
 # a million terms of one sign, float32 would keep four digits.
 _NAIVE: Final = 128
 _BLOCK: Final = 32
+# In which a running sum or product adds one element after another: so many roundings add up.
+_RUNNING: Final[dict[DType, DType]] = {
+    FLOAT32: FLOAT64,
+    np.dtype(np.complex64): np.dtype(np.complex128),
+}
 # What joins two elements, by the kind of the reduction.
 UFUNCS: Final[dict[str, np.ufunc]] = {
     "sum": np.add,
@@ -102,7 +108,8 @@ def cumulative(x: Array, *, kind: str, axis: int, reverse: bool) -> Array:
     """
     wide = widened(np.asarray(x))
     turned = np.flip(wide, axis) if reverse else wide
-    result = UFUNCS[kind].accumulate(turned, axis, dtype=wide.dtype)
+    within = _RUNNING.get(x.dtype, wide.dtype) if kind in ("sum", "prod") else wide.dtype
+    result = UFUNCS[kind].accumulate(turned, axis, dtype=within)
     return rounded(np.flip(result, axis) if reverse else result, x.dtype)
 
 

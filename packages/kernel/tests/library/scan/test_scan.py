@@ -119,6 +119,24 @@ def test_rows_of_a_plane_and_of_a_cube(backend, shape):
     check(backend, x, "cumsum", 1, True)
 
 
+@pytest.mark.parametrize("op", ["cumsum", "cumprod"])
+@pytest.mark.parametrize("shape", [(1, 9_001), (9_001, 3), (9_001, 16)])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_long_running_sums_and_products_lose_few_units(backend, op, shape, reverse):
+    axis = int(shape[0] == 1)
+    x = np.random.default_rng(2).random(shape)
+    x = (1 + x / 1000 if op == "cumprod" else x).astype(np.float32)
+    turned = np.flip(x, axis) if reverse else x
+    exact = getattr(np, op)(turned.astype(np.float64), axis)
+    exact = np.flip(exact, axis) if reverse else exact
+    (found,), _ = run_op(backend, op, [x], {"axis": axis, "reverse": reverse})
+    units = np.abs(found - exact) / np.spacing(exact.astype(np.float32))
+    # One unit combines in float64. Many units add few elements one after another; a product has as
+    # many roundings in any order.
+    one = backend.engine(0).device.info.max_units == 1
+    assert units.max() <= (0.51 if one else 24 if op == "cumsum" else 300)
+
+
 def test_nan_and_nothing(backend):
     x = np.array([1, np.nan, 3, -np.inf], np.float32)
     check(backend, x, "cummax", 0, False)

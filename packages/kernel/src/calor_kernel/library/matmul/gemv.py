@@ -3,7 +3,7 @@
 Requirements: B is never packed, and is read in order along its contiguous axis. Either vectors run
 along the K axis and are reduced at the end, or they run along the columns, with several rows of B
 together, so that the processor sees few long streams. The order of a sum depends on the blueprint
-alone.
+alone. A long sum is one of sums of blocks: the roundings of thousands of terms do not add up.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from calor_kernel.library.gemm.epilogue import After, Epilogue, writer
 from calor_kernel.library.matmul.blueprints import Dots, Streams
 from calor_kernel.library.matmul.packing import iota
 from calor_kernel.library.matmul.task import Batches, Sizes, Task
+
+# Terms that a lane adds one after another.
+_BLOCK = 256
 
 
 @kl.kernel
@@ -48,13 +51,19 @@ def dot_rows(
     a_at = [a_start + kl.min(row + r, m - 1) * a_row for r in kl.range(rows)]
     first = kl.cube_position(0) * block
     last = kl.min(first + block, n)
-    whole = k // lanes * lanes
+    whole, long = k // lanes * lanes, _BLOCK * lanes
+    blocks = kl.private(rows * columns * lanes, accumulate, align=64)
     ends = writer(epilogue, after, c, batch)
     for column in kl.range(first, last, columns):
         b_at = [b_start + kl.min(column + j, last - 1) * b_column for j in kl.range(columns)]
         acc = kl.registers((rows, columns), accumulate, lanes)
-        for p in kl.loop_range(0, whole, lanes):
-            add_products(acc, a, a_at, b, b_at, p, None)
+        for start in kl.loop_range(0, whole, long):
+            if start > 0:
+                set_aside(acc, blocks, start > long)
+            for p in kl.loop_range(start, kl.min(start + long, whole), lanes):
+                add_products(acc, a, a_at, b, b_at, p, None)
+        if whole > long:
+            take_back(acc, blocks)
         if whole < k:
             inside = whole + iota(lanes, k) < k
             add_products(acc, a, a_at, b, b_at, whole, inside)
@@ -94,6 +103,30 @@ def add_products(
             acc[r, j] = add_scaled(left[r], right, acc[r, j])
 
 
+@kl.helper
+def set_aside(acc: kl.Registers, blocks: kl.Pointer, begun: kl.Number) -> None:
+    """Add the sums of a block to those of the blocks before, and begin again."""
+    lanes = acc.type.width
+    for r in kl.range(acc.shape[0]):
+        for j in kl.range(acc.shape[1]):
+            at = (r * acc.shape[1] + j) * lanes
+            if begun:
+                blocks.store(at, blocks.load(at, lanes) + acc[r, j])
+            else:
+                blocks.store(at, acc[r, j])
+            acc[r, j] = kl.constant(0, acc.type.dtype, lanes)
+
+
+@kl.helper
+def take_back(acc: kl.Registers, blocks: kl.Pointer) -> None:
+    """Add the sums of the blocks before to those of the last block."""
+    lanes = acc.type.width
+    for r in kl.range(acc.shape[0]):
+        for j in kl.range(acc.shape[1]):
+            at = (r * acc.shape[1] + j) * lanes
+            acc[r, j] = blocks.load(at, lanes) + acc[r, j]
+
+
 @kl.kernel
 def scaled_rows(
     a: kl.In,
@@ -127,21 +160,30 @@ def scaled_rows(
     count = kl.min(block, n - first)
     b_at = batches.b.at(*place) + first
     sums = kl.private(rows * room, accumulate, align=64)
+    blocks = kl.private(rows * room, accumulate, align=64)
     span = lanes * vectors
     whole = count // span * span
     for r in kl.range(rows):
         for i in kl.loop_range(0, block, lanes):
             sums.store(r * room + i, kl.constant(0, accumulate, lanes))
-    main = k // streams * streams
-    for p in kl.loop_range(0, main, streams):
-        factors = factors_of(a, a_at, a_depth, p, streams, lanes, accumulate)
-        here = b_at + p * b_depth
-        for i in kl.loop_range(0, whole, span):
-            for v in kl.range(vectors):
-                add_streams(sums, room, factors, b, here, b_depth, i + v * lanes, None)
-        for at in kl.range(whole, count, lanes):
-            inside = at + iota(lanes, n) < count
-            add_streams(sums, room, factors, b, here, b_depth, at, inside)
+    main, long = k // streams * streams, _BLOCK // streams * streams
+    for start in kl.loop_range(0, main, long):
+        if start > 0:
+            set_rows_aside(sums, blocks, room, rows, block, lanes, start > long)
+        for p in kl.loop_range(start, kl.min(start + long, main), streams):
+            factors = factors_of(a, a_at, a_depth, p, streams, lanes, accumulate)
+            here = b_at + p * b_depth
+            for i in kl.loop_range(0, whole, span):
+                for v in kl.range(vectors):
+                    add_streams(sums, room, factors, b, here, b_depth, i + v * lanes, None)
+            for at in kl.range(whole, count, lanes):
+                inside = at + iota(lanes, n) < count
+                add_streams(sums, room, factors, b, here, b_depth, at, inside)
+    if main > long:
+        for r in kl.range(rows):
+            for i in kl.loop_range(0, block, lanes):
+                at = r * room + i
+                sums.store(at, blocks.load(at, lanes) + sums.load(at, lanes))
     for p in kl.range(main, k):
         factors = factors_of(a, a_at, a_depth, p, 1, lanes, accumulate)
         here = b_at + p * b_depth
@@ -164,6 +206,27 @@ def scaled_rows(
                         c.store(c_at + at, total.to(c.dtype), mask=inside)
                     else:
                         ends.write(c_at + at, total, row + r, first + at, inside)
+
+
+@kl.helper
+def set_rows_aside(
+    sums: kl.Pointer,
+    blocks: kl.Pointer,
+    room: int,
+    rows: int,
+    block: kl.Index,
+    lanes: int,
+    begun: kl.Number,
+) -> None:
+    """Add the sums of rows of B to those of the rows before, and begin again."""
+    for r in kl.range(rows):
+        for i in kl.loop_range(0, block, lanes):
+            at = r * room + i
+            if begun:
+                blocks.store(at, blocks.load(at, lanes) + sums.load(at, lanes))
+            else:
+                blocks.store(at, sums.load(at, lanes))
+            sums.store(at, kl.constant(0, sums.dtype, lanes))
 
 
 @kl.helper

@@ -96,8 +96,7 @@ class Scan:
         # Elements of a complex product are pairs of numbers.
         self.product = numbers == 2 and kind == "prod"
         self.dtype: DType = _PARTS.get(x.dtype, uint8 if x.dtype is bool_ else x.dtype)
-        half = self.dtype.kind == "float" and self.dtype.itemsize == 2
-        self.op = ReductionOp(kind, float32 if half else self.dtype)
+        self.op = ReductionOp(kind, self._accumulator(kind))
         self.outer, self.n = prod(x.shape[:axis]), x.shape[axis]
         self.inner = prod(x.shape[axis + 1 :]) * numbers
         self.offset = x.offset * numbers
@@ -107,6 +106,18 @@ class Scan:
         self.ordered = request.deterministic and self.op.rounds
         self.progress = self.info.has("forward_progress") and uint64 in self.info.dtypes
         self.steps = Steps()
+
+    def _accumulator(self, kind: str) -> DType:
+        """Return the dtype in which elements are combined.
+
+        A unit that combines a long row one element after another has float64 for float32: the
+        errors of thousands of roundings would add up.
+        """
+        if self.dtype.kind == "float" and self.dtype.itemsize == 2:
+            return float32
+        alone = self.info.max_units == 1 and float64 in self.info.dtypes
+        wide = alone and self.dtype is float32 and kind in ("sum", "prod")
+        return float64 if wide else self.dtype
 
     def line(self, cubes: int, units: int) -> Grid:
         """Return a grid of cubes with planes."""
