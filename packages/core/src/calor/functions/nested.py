@@ -75,8 +75,8 @@ def dtype_of(parts: Sequence[Any]) -> DType | None:
         return None
     result = strong[0] if strong else dtypes.bool_
     try:
-        for one in strong:
-            result = dtypes.promote(result, one)
+        for dtype in strong:
+            result = dtypes.promote(result, dtype)
         for one in known:
             result = dtypes.promote_weak(result, one.dtype) if one.weak else result
     except DTypeError as error:
