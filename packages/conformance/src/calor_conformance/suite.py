@@ -51,6 +51,7 @@ from .checks import (
     drawn_learning,
     drawn_leaves,
     drawn_memory,
+    drawn_models,
     drawn_modules,
     drawn_networks,
     drawn_optimizers,
@@ -64,6 +65,7 @@ from .checks import (
     entrances_of_arrays,
     errors,
     evaluated_modules,
+    exported_models,
     extreme_points,
     features,
     found_nans,
@@ -76,6 +78,7 @@ from .checks import (
     holders_of_values,
     host_arrays,
     host_calls,
+    imported_models,
     index_dtypes,
     index_forms,
     jit_states,
@@ -123,7 +126,10 @@ from .checks import (
     recorded_refusals,
     replaced_statics,
     results_of_transforms,
+    routed_programs,
     row_ends,
+    served_devices,
+    served_models,
     shared_memory,
     sizes,
     slopes,
@@ -330,6 +336,12 @@ def _contracts() -> Iterator[Check]:
     yield from holders_of_values.holders_of_values()
     yield from changed_weights.changed_weights()
     yield from replaced_statics.replaced_statics()
+    yield from imported_models.imported_models()
+    yield from drawn_models.drawn_models()
+    yield from exported_models.exported_models()
+    yield from routed_programs.routed_programs()
+    yield from served_devices.served_devices()
+    yield from served_models.served_models()
 
 
 def _narrow() -> Iterator[Check]:
