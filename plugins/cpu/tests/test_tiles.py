@@ -57,6 +57,20 @@ def test_a_block_has_its_loads_and_products(dtype, sums, name, rows, columns):
 
 
 @kl.kernel
+def adding(a, b, c, steps):
+    kl.tile_product(c, a, 64, b, 64, steps, add=True)
+
+
+def test_a_block_that_adds_loads_its_sums():
+    size = Scalar(int32, nonnegative=True)
+    signature = (Buffer(int8), Buffer(int8), Buffer(int32, writable=True), size)
+    toolchain = LlvmToolchain(SAPPHIRE_RAPIDS)
+    text = toolchain.assembly(toolchain.source(adding.build(signature)), "adding")
+    assert text.count("\ttileloadd") == 4 + 4
+    assert text.count("\ttilezero") == 0
+
+
+@kl.kernel
 def asking(a, b, c, steps, *, lines):
     kl.tile_product(c, a, 64, b, 64, steps, ahead=b.at(4096), lines=lines)
 
@@ -140,12 +154,13 @@ def test_the_dtypes_of_a_product():
 
 
 @feature("amx-int8")
+@pytest.mark.parametrize("terms", [256, 1300])
 @pytest.mark.parametrize("dtype", ["int8", "bfloat16"])
-def test_products_on_this_processor(dtype):
+def test_products_on_this_processor(dtype, terms):
     import calor
 
     rng = np.random.default_rng(3)
-    x, y = (rng.integers(-9, 9, s).astype(np.float32) for s in ((70, 256), (256, 130)))
+    x, y = (rng.integers(-9, 9, s).astype(np.float32) for s in ((170, terms), (terms, 130)))
     result = "int32" if dtype == "int8" else "float32"
     with calor.device("cpu"):
         a, b = (calor.asarray(v).astype(dtype) for v in (x, y))

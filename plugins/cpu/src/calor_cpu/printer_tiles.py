@@ -41,8 +41,16 @@ def _tile_product(w: Writer, operation: Operation) -> None:
     a_tile, b_turn = _times(w, a_step, TILE), _times(w, b_step, TILE)
     places = address(w, source, a_at), address(w, right, b_at)
     asked = address(w, right, next_at) if lines else ""
-    for tile in tile_c.values():
-        w.call("void", "llvm.x86.tilezero", ("i8", str(tile)))
+    target, width = address(w, sums, to), TILE_BYTES * len(columns)
+    blocks = {
+        tile: _ahead(w, target, str(r * TILE * width + c * TILE_BYTES))
+        for (r, c), tile in tile_c.items()
+    }
+    for tile, place in blocks.items():
+        if said["add"]:
+            _load(w, tile, place, str(width))
+        else:
+            w.call("void", "llvm.x86.tilezero", ("i8", str(tile)))
     before, head, after = w.label, w.fresh("step"), w.fresh("after")
     count = _wide(w, steps)
     w.choose(w.let(f"icmp sgt i64 {count}, 0"), head, after)
@@ -72,10 +80,8 @@ def _tile_product(w: Writer, operation: Operation) -> None:
     w.line(f"{following} = add i64 {turn}, 1")
     w.choose(w.let(f"icmp slt i64 {following}, {count}"), head, after)
     w.block(after)
-    target, line = address(w, sums, to), TILE_BYTES * len(columns)
-    for (r, c), tile in tile_c.items():
-        place = _ahead(w, target, str(r * TILE * line + c * TILE_BYTES))
-        stored = ("i8", str(tile)), ("ptr", place), ("i64", str(line))
+    for tile, place in blocks.items():
+        stored = ("i8", str(tile)), ("ptr", place), ("i64", str(width))
         w.call("void", "llvm.x86.tilestored64", *stored)
 
 

@@ -67,6 +67,7 @@ class Program:
             for name in ("source", "right")
             if name in op.attributes
         }
+        self.read |= {op.memory for op in walked if op.attributes.get("add")}
         self.named = any(
             op.name != "barrier" or op.attributes.get("count")
             for op in walked

@@ -38,7 +38,10 @@ def product_step(compiler: Compiler, operation: Operation) -> Step:
         # The last operand is only prefetched.
         to, a_at, a_stride, b_at, b_stride, steps = (batch.full(batch.values[s]) for s in slots[:6])
         lanes = batch.lanes
+        index = to[:, None] + np.arange(high * wide)
         sums = np.zeros((lanes, high, wide), host)
+        if said["add"]:
+            sums += taken(batch, numbers[0], index).reshape(sums.shape)
         rows, columns = np.arange(high), np.arange(wide)
         for turn in range(int(steps.max(initial=0))):
             going = turn < steps
@@ -50,7 +53,6 @@ def product_step(compiler: Compiler, operation: Operation) -> Step:
                 y = taken(batch, numbers[2], np.where(going[:, None], right, b_at[:, None]))
                 sums += np.where(going[:, None, None], x[:, :, None] * y[:, None, :], 0)
         state = batch.states[numbers[0]]
-        index = to[:, None] + np.arange(high * wide)
         places, needed = reach(batch, operation, state, index, None)
         values = sums.reshape(lanes, -1)
         if batch.launch.checks and state.watch is not None:

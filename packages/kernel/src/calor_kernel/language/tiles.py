@@ -40,6 +40,7 @@ def tile_product(
     columns: int = 2,
     ahead: Pointer | None = None,
     lines: int = 0,
+    add: bool = False,
 ) -> None:
     """Write the product of ``16 * rows`` rows of a with ``16 * columns`` columns of b.
 
@@ -47,6 +48,7 @@ def tile_product(
     terms (2 of bfloat16, 4 of int8) for each column, ``b_stride`` elements apart; the terms of a
     group are adjacent. ``steps``: of 32 terms of bfloat16 or 64 of int8. ``sums``: dense by rows.
     ``ahead``: a later part of b, of which each step prefetches ``lines`` more lines of the caches.
+    ``add``: the product is added to the sums in memory.
     """
     builder = current()
     if a.dtype is not b.dtype or SUMS.get(a.dtype) is not sums.dtype:
@@ -64,5 +66,5 @@ def tile_product(
     given = [builder.coerce(v, index) for v in (a_stride, b_stride, steps)]
     order = (at[0], at[1], given[0], at[2], given[1], given[2], at[3])
     shape = {"rows": rows, "columns": columns, "ahead": 0 if ahead is None else lines}
-    said = {"source": a.memory, "right": b.memory, **shape}
+    said = {"source": a.memory, "right": b.memory, **shape, "add": add}
     builder.emit("tile_product", order, (), said, memory=sums.memory)

@@ -1,10 +1,12 @@
 """Matrix products on a CPU with tile registers: B packed to panels, A by rows as it lies.
 
 Requirements: blocks of two by two tiles of 16 by 16 sums use all eight registers, so each load of a
-tile serves two products. A block's whole K axis is one operation; its panel of B and its rows of A
-stay in the second-level cache. Rows of A with its terms adjacent are read in place: the last block
-begins earlier instead of reading beyond the end. Other operands A are copied by rows first. Terms
-behind the last whole step are copied to a step of their own, which zeros fill up.
+tile serves two products. Loads from the second-level cache take longer than the products, so a
+long K axis is cut in passes: each part of a panel of B stays in the first-level cache while all
+rows of a cube go by, whose sums wait in memory. Rows of A with its terms adjacent are read in
+place: the last block begins earlier instead of reading beyond the end. Other operands A are copied
+by rows first. Terms behind the last whole step are copied to a step of their own, which zeros fill
+up.
 """
 
 from __future__ import annotations
@@ -29,6 +31,9 @@ _FEATURES = {bfloat16: "tile_bfloat16", int8: "tile_8"}
 _RESULTS = {bfloat16: (bfloat16, float32), int8: (int32,)}
 # Rows of a cube, which share a panel of B.
 _BLOCK_ROWS = 128
+# Steps of a pass over the K axis: its part of a panel of B stays in the first-level cache, beside
+# the rows of A that go by. An axis of few more is one pass, without sums in memory in between.
+_PASS, _ONE_PASS = 8, 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,7 @@ class TilePlan:
 
     ``rest``: whether the K axis ends within a step. ``ahead``: the lines of the next panel that
     each step of a block prefetches, so that the blocks of a cube's rows prefetch all of it.
+    ``room``: the rows of a cube whose sums wait for further passes over the K axis; 0 for one pass.
     """
 
     dtype: DType
@@ -45,6 +51,7 @@ class TilePlan:
     lanes: int
     rest: bool = False
     ahead: int = 0
+    room: int = 0
 
     @property
     def height(self) -> int:
@@ -79,16 +86,15 @@ def matmul_tile_registers(
 ) -> None:
     """Compute a block of C: panels from x and rows from y of batch z.
 
-    ``sizes.k`` counts whole steps, and ``rest`` the terms behind them. At least ``plan.height``
-    rows exist.
+    ``sizes.k`` counts whole steps, and ``rest`` the terms behind them; a pass over them has
+    ``blocks.depth``. At least ``plan.height`` rows exist.
     """
     m, n, height, width, lanes = sizes.m, sizes.n, plan.height, plan.width, plan.lanes
     step, nbytes = terms(plan.dtype), int(plan.dtype.itemsize)
-    sums = kl.private(height * width, SUMS[plan.dtype], align=64)
+    sums = kl.private(max(height, plan.room) * width, SUMS[plan.dtype], align=64)
     if plan.rest:
         left_rest = kl.private(height * step, plan.dtype, align=64)
         right_rest = kl.private(TILE * plan.line, plan.dtype, align=64)
-        more = kl.private(height * width, SUMS[plan.dtype], align=64)
     batch = kl.cube_position(2)
     ends = writer(epilogue, after, c, batch)
     place = batch // of_a.batch_inner, batch % of_a.batch_inner
@@ -103,34 +109,69 @@ def matmul_tile_registers(
         right = b.at(b_start + panel * of_b.panel)
         if plan.rest:
             copy_lines(right.at(sizes.k * TILE * of_b.depth), right_rest, rest, of_b.depth, plan)
-        for begin in kl.loop_range(first_row, last_row, height):
-            row = kl.min(begin, m - height)
-            left = a.at(a_start + row * of_a.row)
-            share = (begin - first_row) // height * sizes.k * (plan.ahead * TILE_BYTES // nbytes)
-            kl.tile_product(
-                sums, left, of_a.row, right, of_b.depth, sizes.k,
-                rows=plan.rows, columns=plan.columns,
-                ahead=right.at(of_b.panel + share), lines=plan.ahead,
-            )  # fmt: skip
-            if plan.rest:
-                copy_rows(left.at(sizes.k * step), left_rest, rest, of_a.row, plan)
-                kl.tile_product(
-                    more, left_rest, step, right_rest, plan.line, 1,
-                    rows=plan.rows, columns=plan.columns,
-                )  # fmt: skip
-            column = panel * width
-            to = c_start + row * n + column
-            # Rows before the block are another's.
-            for r in kl.loop_range(begin - row, height):
-                for v in kl.range(0, width, lanes):
-                    value = sums.load(r * width + v, lanes)
+        column = panel * width
+        for first in kl.loop_range(0, sizes.k, blocks.depth):
+            count = kl.min(sizes.k - first, blocks.depth)
+            last = first + count >= sizes.k
+            lines = right.at(first * TILE * of_b.depth)
+            for begin in kl.loop_range(first_row, last_row, height):
+                row = kl.min(begin, m - height)
+                left = a.at(a_start + row * of_a.row)
+                done = begin - first_row
+                own = sums.at(done * width) if plan.room else sums
+                share = (done // height * sizes.k + first) * (plan.ahead * TILE_BYTES // nbytes)
+                ahead = right.at(of_b.panel + share)
+
+                part = left.at(first * step)
+                multiply_block(own, part, of_a.row, lines, of_b.depth, count, first, ahead, plan)
+                if last:
                     if plan.rest:
-                        value = value + more.load(r * width + v, lanes)
-                    inside = column + v + iota(lanes, n) < n
-                    if ends is None:
-                        c.store(to + r * n + v, value.to(c.dtype), mask=inside)
-                    else:
-                        ends.write(to + r * n + v, value, row + r, column + v, inside)
+                        copy_rows(left.at(sizes.k * step), left_rest, rest, of_a.row, plan)
+                        kl.tile_product(
+                            own, left_rest, step, right_rest, plan.line, 1,
+                            rows=plan.rows, columns=plan.columns, add=True,
+                        )  # fmt: skip
+                    to = c_start + row * n + column
+                    # Rows before the block are another's.
+                    for r in kl.loop_range(begin - row, height):
+                        for v in kl.range(0, width, lanes):
+                            value = own.load(r * width + v, lanes)
+                            inside = column + v + iota(lanes, n) < n
+                            if ends is None:
+                                c.store(to + r * n + v, value.to(c.dtype), mask=inside)
+                            else:
+                                ends.write(to + r * n + v, value, row + r, column + v, inside)
+
+
+@kl.helper
+def multiply_block(
+    sums: kl.Pointer,
+    left: kl.Pointer,
+    row: kl.Number,
+    right: kl.Pointer,
+    depth: kl.Number,
+    count: kl.Number,
+    first: kl.Number,
+    ahead: kl.Pointer,
+    plan: TilePlan,
+) -> None:
+    """Multiply a block for a pass over the K axis, whose first step is ``first``."""
+    if plan.room:
+        if first > 0:
+            kl.tile_product(
+                sums, left, row, right, depth, count, rows=plan.rows, columns=plan.columns,
+                ahead=ahead, lines=plan.ahead, add=True,
+            )  # fmt: skip
+        else:
+            kl.tile_product(
+                sums, left, row, right, depth, count, rows=plan.rows, columns=plan.columns,
+                ahead=ahead, lines=plan.ahead,
+            )  # fmt: skip
+    else:
+        kl.tile_product(
+            sums, left, row, right, depth, count, rows=plan.rows, columns=plan.columns,
+            ahead=ahead, lines=plan.ahead,
+        )  # fmt: skip
 
 
 @kl.helper
@@ -183,7 +224,8 @@ def tile_works(task: Task, request: Request) -> Iterator[Work | Dropped]:
         task = _by_rows(task)
     rows = 2 if product.m >= 2 * TILE else 1
     rest = bool(product.k % terms(product.a.dtype))
-    yield _work(task, TilePlan(product.a.dtype, rows, 2, info.vector_bytes // 4, rest))
+    lanes = min(info.vector_bytes // int(product.dtype.itemsize), 2 * TILE)
+    yield _work(task, TilePlan(product.a.dtype, rows, 2, lanes, rest))
 
 
 def _by_rows(task: Task) -> Task:
@@ -205,7 +247,13 @@ def _work(task: Task, plan: TilePlan) -> Work:
         p.n, p.k, p.batch, p.b, plan.width, TILE, group, plan.dtype, task.places[1], target
     )
     high, wide = _blocks(p, task.info, plan)
-    plan = replace(plan, ahead=_lines_ahead(-(-high // plan.height), plan))
+    steps = p.k // terms(plan.dtype)
+    several = exceeds(steps, _ONE_PASS)
+    plan = replace(
+        plan,
+        ahead=_lines_ahead(-(-high // plan.height), plan),
+        room=_BLOCK_ROWS if several else 0,
+    )
     grid = Grid((-(-panel_count // wide), -(-p.m // high), p.batches))
     made = launch(
         matmul_tile_registers,
@@ -214,11 +262,11 @@ def _work(task: Task, plan: TilePlan) -> Work:
         a=task.operands()[0],
         b=Bound(target, plan.dtype),
         c=task.result(),
-        sizes=Sizes(p.m, p.n, p.k // terms(plan.dtype)),
+        sizes=Sizes(p.m, p.n, steps),
         rest=p.k % terms(plan.dtype),
         of_a=Rows(p.a.free, p.batch[1], Placed(*p.a.batch, p.a.offset)),
         of_b=Panels(groups * line, line, Placed(whole * p.batch[1], whole, 0)),
-        blocks=Blocks(high, wide, 0),
+        blocks=Blocks(high, wide, _PASS if several else 1 << 40),
         plan=plan,
         **task.following(),
     )
