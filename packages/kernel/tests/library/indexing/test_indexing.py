@@ -243,6 +243,25 @@ def test_owners_and_sums_of_half_types_are_cleared_at_once(monkeypatch, rows, le
     check(backend, "scatter_nd", [x, index, updates], {"update": "add"})
 
 
+@pytest.mark.parametrize("update", ["add", "max", "assign"])
+def test_single_elements_at_rows_are_updated_by_blocks_of_indices(backend, update):
+    """A processor's cube of one unit takes them as elements along an axis."""
+    x, index, updates = (
+        numbers((9, 1)),
+        numbers((700, 1), seed=1).astype(np.int64),
+        numbers((700, 1)),
+    )
+    index = np.clip(index, -9, 8)
+    check(backend, "scatter_nd", [x, index, updates], {"update": update}, (), update != "add")
+    views = tuple(View.dense(spec(v.shape, as_dtype(v.dtype))) for v in (x, index, updates))
+    request = Request("scatter_nd", {"update": update}, views, (spec((9, 1), float32),), ONE_UNIT)
+    (work,) = lower_scatter_nd(request)
+    assert work.launches[-1].label == f"scatter elements {update}"
+    index[654] = 9
+    with pytest.raises(ElementIndexError, match="9"):
+        run_op(backend, "scatter_nd", [x, index, updates], {"update": update})
+
+
 def test_scatter_of_bools(backend):
     x, index = numbers((5, 3), np.bool_), np.array([[1], [1], [4]])
     for update in ("assign", "max", "min"):

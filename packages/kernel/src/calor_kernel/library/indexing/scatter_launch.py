@@ -409,6 +409,9 @@ def lower_scatter_nd(request: Request) -> Sequence[Work] | Refusal:
     if info.max_units > 1 and info.has("atomics") and not target.pair:
         made = CooperativeScatter(target, picks, rows, length, UpdatedRows(axes=axes))
         return made.add() or target.work(wrong)
+    if depth == 1 and length == 1 and _on_units(target):
+        _add_elements(target, 1, picks, rows)
+        return target.work(wrong)
     width = max(1, info.vector_bytes // max(target.itemsize, target.updates.dtype.itemsize))
     width = width if length >= width else 1
     # Every cube reads all indices, so there are no more cubes than cores.
@@ -449,25 +452,43 @@ def lower_scatter_along(request: Request) -> Sequence[Work] | Refusal:
         rows = UpdatedRows(along=AlongAxis(picks, size, inner))
         made = CooperativeScatter(target, indices.size, outers * size * inner, target.words, rows)
         return made.add() or target.work(wrong)
-    single = info.max_units == 1 and inner * target.words == 1 and not target.pair
+    if inner * target.words == 1 and _on_units(target):
+        _add_elements(target, outers, picks, size)
+        return target.work(wrong)
     across = least(outers, 4 * info.cores)
-    outer_share = -(-outers // across)
-    if single:
-        few = picks <= 1 << 12 or not info.has("compress") or size >= 1 << 31
-        # Two cubes that read all indices take as long as one that reads and updates.
-        down = 1 if few or info.cores < 4 else max(1, info.cores // across)
-    else:
-        down = max(1, info.cores // across) if picks * inner > 1 << 12 else 1
-    share = -(-max(size, 1) // down)
-    grid = Grid((-(-outers // outer_share), -(-max(size, 1) // share), 1))
-    count = indices.size
-    over = Updates(outers, picks, None if single else inner, size, outer_share, share)
-    if single:
-        effort = Effort(f"scatter elements {update}", count, 3 * count * target.itemsize)
-        own: dict[str, object] = {"owned": down > 1}
-    else:
-        effort = Effort(f"scatter along {update}", count, 3 * count * x.dtype.itemsize)
-        own = {"words": target.words, "pair": target.pair}
-    kernel = scatter_elements if single else scatter_along
-    target.steps.add(kernel, grid, effort, over=over, **own, **target.given)
+    down = max(1, info.cores // across) if picks * inner > 1 << 12 else 1
+    outer_share, share = -(-outers // across), -(-max(size, 1) // down)
+    target.steps.add(
+        scatter_along,
+        Grid((-(-outers // outer_share), -(-max(size, 1) // share), 1)),
+        Effort(f"scatter along {update}", indices.size, 3 * indices.size * x.dtype.itemsize),
+        over=Updates(outers, picks, inner, size, outer_share, share),
+        words=target.words,
+        pair=target.pair,
+        **target.given,
+    )
     return target.work(wrong)
+
+
+def _on_units(target: Target) -> bool:
+    """Return whether cubes of one unit update single elements, one after another."""
+    return target.info.max_units == 1 and not target.pair
+
+
+def _add_elements(target: Target, outers: int, picks: int, size: int) -> None:
+    """Add the launch that updates single elements of ``outers`` rows of ``size``."""
+    info = target.info
+    across = least(outers, 4 * info.cores)
+    few = picks <= 1 << 12 or not info.has("compress") or size >= 1 << 31
+    # Two cubes that read all indices take as long as one that reads and updates.
+    down = 1 if few or info.cores < 4 else max(1, info.cores // across)
+    outer_share, share = -(-outers // across), -(-max(size, 1) // down)
+    count = outers * picks
+    target.steps.add(
+        scatter_elements,
+        Grid((-(-outers // outer_share), -(-max(size, 1) // share), 1)),
+        Effort(f"scatter elements {target.update}", count, 3 * count * target.itemsize),
+        over=Updates(outers, picks, None, size, outer_share, share),
+        owned=down > 1,
+        **target.given,
+    )
