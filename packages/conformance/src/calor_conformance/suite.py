@@ -56,6 +56,7 @@ from .checks import (
     drawn_networks,
     drawn_optimizers,
     drawn_parametrizations,
+    drawn_pictures,
     drawn_searches,
     drawn_sizes,
     drawn_updates,
@@ -121,6 +122,7 @@ from .checks import (
     protocol,
     python_values,
     random_bits,
+    read_elsewhere,
     real_bins,
     recorded_calls,
     recorded_refusals,
@@ -131,6 +133,7 @@ from .checks import (
     served_devices,
     served_models,
     shared_memory,
+    shown_runs,
     sizes,
     slopes,
     slopes_of_lines,
@@ -144,6 +147,7 @@ from .checks import (
     threads,
     tiny_complements,
     told_errors,
+    told_work,
     training,
     training_forms,
     transfers,
@@ -342,6 +346,10 @@ def _contracts() -> Iterator[Check]:
     yield from routed_programs.routed_programs()
     yield from served_devices.served_devices()
     yield from served_models.served_models()
+    yield from drawn_pictures.drawn_pictures()
+    yield from told_work.told_work()
+    yield from shown_runs.shown_runs()
+    yield from read_elsewhere.read_elsewhere()
 
 
 def _narrow() -> Iterator[Check]:
