@@ -32,6 +32,11 @@ def sink_side(
     set of int
         The nodes that go.
     """
+    # Where all want the same, nobody parts from others, and there is no cut to look for.
+    if all(go[i] >= stay[i] for i in range(count)):
+        return set()
+    if all(go[i] < stay[i] for i in range(count)):
+        return set(range(count))
     # A router that has nothing to choose does without it.
     import networkx as nx
 
