@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
 import zlib
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -13,9 +15,11 @@ import numpy as np
 import pytest
 
 import calor
+import calor_http
 from calor_http import checksums, websocket
 from calor_http.checksums import begun
 from calor_http.client import staging
+from calor_http.client.link import Link
 from calor_http.client.staging import Staging
 from calor_http.client.stream import Stream
 from calor_http.connection import Connection
@@ -312,9 +316,9 @@ def test_checksums_that_are_begun(
     monkeypatch: pytest.MonkeyPatch, threads: int, nbytes: int
 ) -> None:
     content = np.random.default_rng(nbytes).integers(0, 256, nbytes, np.uint8).tobytes()
+    monkeypatch.setattr(checksums, "_threads", lambda: threads)
     assert begun(content, 9)() == zlib.crc32(content, 9)
     monkeypatch.setattr(checksums, "_quick", None)
-    monkeypatch.setattr(checksums, "_threads", lambda: threads)
     assert begun(content, 9)() == zlib.crc32(content, 9)
 
 
@@ -329,13 +333,20 @@ ARRAYS: dict[str, Callable[[], Any]] = {
 }
 
 
+def copied(waiting: Staging, array: Any) -> Any:
+    """Return a copy that is whole."""
+    copy = waiting.begun(array)
+    copy.wait()
+    return copy.array
+
+
 @pytest.mark.parametrize("name", ARRAYS)
 @pytest.mark.parametrize("processors", [1, 16])
 def test_copies_wait_in_rows(monkeypatch: pytest.MonkeyPatch, name: str, processors: int) -> None:
     monkeypatch.setattr(staging, "processors", lambda: processors)
     given = ARRAYS[name]()
     before = given.copy()
-    made = Staging().copied(given)
+    made = copied(Staging(), given)
     given[...] = 0
     assert made.dtype == before.dtype
     assert made.flags.c_contiguous
@@ -345,21 +356,21 @@ def test_copies_wait_in_rows(monkeypatch: pytest.MonkeyPatch, name: str, process
 def test_memory_of_copies_is_used_again_when_nobody_has_it() -> None:
     waiting = Staging()
     given = np.arange(1 << 18, dtype=np.float32)
-    first = waiting.copied(given)
+    first = copied(waiting, given)
     place = first.ctypes.data
     view = memoryview(first.reshape(-1).view(np.uint8).data)
     del first
-    second = waiting.copied(given + 1)
+    second = copied(waiting, given + 1)
     assert second.ctypes.data != place, "a view still reads it"
     np.testing.assert_array_equal(np.frombuffer(view, np.float32), given)
     del view
-    third = waiting.copied(given + 2)
+    third = copied(waiting, given + 2)
     assert third.ctypes.data == place
     np.testing.assert_array_equal(third, given + 2)
     np.testing.assert_array_equal(second, given + 1)
     # Not for what needs much less of it.
     del third
-    assert waiting.copied(given[: 1 << 16]).ctypes.data != place
+    assert copied(waiting, given[: 1 << 16]).ctypes.data != place
     waiting.clear()
     assert not waiting._idle
 
@@ -367,11 +378,49 @@ def test_memory_of_copies_is_used_again_when_nobody_has_it() -> None:
 def test_what_waits_for_reuse_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(staging, "_IDLE", 3 << 20)
     waiting = Staging()
-    made = [waiting.copied(np.zeros(1 << 20, np.uint8)) for _ in range(8)]
+    made = [copied(waiting, np.zeros(1 << 20, np.uint8)) for _ in range(8)]
     made.clear()
     assert len(waiting._idle) == 8
-    waiting.copied(np.zeros(1 << 20, np.uint8))
+    copied(waiting, np.zeros(1 << 20, np.uint8))
     assert sum(map(len, waiting._idle)) == 4 << 20
+
+
+@pytest.mark.parametrize("streams", ["1", "0"])
+def test_what_is_copied_is_sent_before_the_rest_is(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch, streams: str
+) -> None:
+    """A piece waits for its own bytes, and the program for all: it changes its array then."""
+    monkeypatch.setenv("CALOR_HTTP_STREAM", streams)
+    monkeypatch.setattr(staging, "processors", lambda: 16)
+    told: list[str] = []
+
+    class Slow(ThreadPoolExecutor):
+        def submit(self, call: Any, *given: Any) -> Any:
+            def slow() -> None:
+                time.sleep(0.05)
+                told.append("copied")
+                call(*given)
+
+            return super().submit(slow)
+
+    send, plainly = Link._send_piece, Link._send_plainly
+    monkeypatch.setattr(
+        Link, "_send_piece", lambda *given: [told.append("sent"), send(*given)].pop()
+    )
+    monkeypatch.setattr(
+        Link, "_send_plainly", lambda *given: [plainly(*given), told.append("sent")].pop()
+    )
+    device = calor.device(f"{server.address}/numpy")
+    given = np.random.default_rng(7).standard_normal(3 * CHUNK // 8)
+    wanted = given.copy()
+    with Slow(1) as slow, calor.device(device):
+        monkeypatch.setattr(staging, "_pool", lambda: slow)
+        x = calor.asarray(given)
+        given[...] = 0
+        np.testing.assert_array_equal(x.numpy(), wanted)
+    calor_http.close(device)
+    assert told.count("copied") == given.nbytes // (2 << 20)
+    assert told.index("sent") < len(told) - 1 - told[::-1].index("copied")
 
 
 @pytest.mark.parametrize(

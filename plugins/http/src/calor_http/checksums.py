@@ -69,10 +69,12 @@ def begun(content: Content, value: int = 0) -> Callable[[], int]:
     callable
         Returns the checksum of both.
     """
-    count = 1 if _quick is not None else min(len(content) // _PART, _threads())
+    count = min(len(content) // _PART, _threads())
     if count < 2:
         found = crc32(content, value)
         return lambda: found
+    if _quick is not None:
+        return _pool().submit(_quick, content, value).result
     return _parts_begun(content, value, count)
 
 

@@ -35,7 +35,7 @@ from calor_http.client.executable import RemoteExecutable
 from calor_http.client.link import Upload
 from calor_http.client.profiles import Profiles
 from calor_http.client.requests import Command, Contents, Requests
-from calor_http.client.staging import Staging
+from calor_http.client.staging import Copy, Staging
 from calor_http.client.tokens import token_for
 from calor_http.connection import Connection
 from calor_http.described import decode_claim, decode_info, digest_of
@@ -118,10 +118,10 @@ class RemoteBackend(Backend):
         self._names = [str(name) for name, _ in found["devices"]]
         self._infos = [decode_info(f"{self.name}/{name}", info) for name, info in found["devices"]]
         self._peers = frozenset(found["peers"])
-        kept = [buffer for buffer in list(self._kept) if buffer.kept is not None]
-        for buffer in kept:
+        kept = [(b, Copy(b.kept)) for b in list(self._kept) if b.kept is not None]
+        for buffer, _ in kept:
             buffer.era = era
-        return [self._command(buffer, buffer.kept) for buffer in kept]
+        return [self._command(*known) for known in kept]
 
     def find(self, name: str) -> int:
         """Return which of the server's devices has a name; the first one for no name."""
@@ -168,21 +168,25 @@ class RemoteBackend(Backend):
         """Send a host array."""
         self.reserve(index, array.nbytes)
         made = self.new(index, array.nbytes, self.requests.era)
-        content = self._staging.copied(array)
-        self.requests.queue(self._command(made, content), made.era)
+        copy = self._staging.begun(array)
+        self.requests.queue(self._command(made, copy), made.era)
         if self.keeps:
-            made.kept = content
+            made.kept = copy.array
             self._kept.add(made)
+        # The program may change its array from now on.
+        copy.wait()
         return made
 
-    def _command(self, buffer: RemoteBuffer, content: Any) -> Command:
-        """Return the command that uploads contents."""
+    def _command(self, buffer: RemoteBuffer, copy: Copy) -> Command:
+        """Return the command that uploads contents, of which some may still be copied."""
+        content = copy.array
         data = memoryview(content.reshape(-1).view(np.uint8).data)
         head = [buffer.number, buffer.index, as_dtype(content.dtype).name, list(content.shape)]
         if len(data) <= _SMALL:
+            copy.wait()
             return Command(["up", *head, bytes(data)], len(data))
         blob = next(self.requests.numbers)
-        return Command(["take", *head, blob], len(data), upload=Upload(blob, data))
+        return Command(["take", *head, blob], len(data), upload=Upload(blob, data, copy.wait))
 
     def download(self, index: int, buffer: Any, spec: Spec) -> Array:
         """Fetch a copy of a value; wait for it."""

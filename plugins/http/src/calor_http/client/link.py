@@ -49,6 +49,8 @@ class Upload:
         Their number.
     content : memoryview
         The bytes.
+    wait : callable, optional
+        Waits until so many bytes are there to be sent.
 
     Attributes
     ----------
@@ -63,6 +65,7 @@ class Upload:
 
     number: int
     content: memoryview
+    wait: Callable[[int], None] = lambda nbytes: None
     sent: int = 0
     there: int = 0
     lost: bool = False
@@ -190,7 +193,13 @@ class Link:
             upload.sent = upload.there
         content, compress = upload.content, self._connection.compress
         places = _places(upload.sent, len(content))
-        begun = ((place, end, sealed(content[place:end], compress)) for place, end in places)
+
+        def sealing() -> Iterator[tuple[int, int, Callable[[], tuple[bytes, Content]]]]:
+            for place, end in places:
+                upload.wait(end)
+                yield place, end, sealed(content[place:end], compress)
+
+        begun = sealing()
         following = next(begun, None)
         while following is not None:
             place, end, frame = following
@@ -217,6 +226,7 @@ class Link:
     def _send_plainly(self, upload: Upload) -> None:
         """Send the next piece in a request of its own."""
         place = upload.there
+        upload.wait(place + CHUNK)
         piece = upload.content[place : place + CHUNK]
         if upload.lost:
             upload.asked, upload.lost, place, piece = True, False, 0, upload.content[:0]

@@ -2,14 +2,15 @@
 
 Requirements: a copy takes no longer than its bytes do. The system gives new pages to memory when
 they are written to, which takes several times as long as the copy, so memory is used again; of
-several processors, several copy.
+several processors, several copy, and what is copied is sent before the rest is.
 """
 
 from __future__ import annotations
 
 import os
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from typing import Any, Final
 
@@ -22,7 +23,7 @@ Array = np.ndarray[Any, Any]
 _LEAST: Final = 1 << 18
 # The bytes that wait for reuse, at most.
 _IDLE: Final = 1 << 26
-# What a thread copies at least, and how many threads do.
+# What a thread copies at a time, and how many threads do.
 _PART: Final = 1 << 21
 _THREADS: Final = 4
 
@@ -41,19 +42,43 @@ class _Block:
         self._idle.append(self._memory)
 
 
+class Copy:
+    """A copy of an array that may be under way.
+
+    Parameters
+    ----------
+    array : numpy.ndarray
+        Where the copy is made.
+    parts : sequence of tuple, optional
+        Where its parts end, in bytes, and what waits for each, in their order.
+    """
+
+    def __init__(self, array: Array, parts: Sequence[tuple[int, Future[None]]] = ()) -> None:
+        self.array = array
+        self._parts = parts
+
+    def wait(self, nbytes: int | None = None) -> None:
+        """Wait until so many bytes are there, by default all; several threads may."""
+        there = 0
+        for end, copies in self._parts:
+            if nbytes is not None and there >= nbytes:
+                return
+            copies.result()
+            there = end
+
+
 class Staging:
     """The memory of a client for what is uploaded."""
 
     def __init__(self) -> None:
         self._idle: deque[Array] = deque()
 
-    def copied(self, array: Array) -> Array:
-        """Return a copy of an array, in rows."""
+    def begun(self, array: Array) -> Copy:
+        """Begin to copy an array, in rows."""
         if array.nbytes < _LEAST:
-            return np.array(array, order="C", copy=True)
+            return Copy(np.array(array, order="C", copy=True))
         made = self._taken(array.nbytes)[: array.nbytes].view(array.dtype).reshape(array.shape)
-        _copy(made, array)
-        return made
+        return Copy(made, _copies(made, array))
 
     def clear(self) -> None:
         """Give what waits for reuse back to the system."""
@@ -79,22 +104,24 @@ class Staging:
         return np.asarray(_Block(found, self._idle))
 
 
-def _copy(target: Array, array: Array) -> None:
-    count = min(array.nbytes // _PART, processors() // 2, _THREADS)
-    if count < 2 or not array.flags.c_contiguous:
+def _copies(target: Array, array: Array) -> list[tuple[int, Future[None]]]:
+    """Begin to copy an array; return where the parts end that others copy, in bytes."""
+    if min(array.nbytes // _PART, processors() // 2) < 2 or not array.flags.c_contiguous:
         np.copyto(target, array)
-        return
+        return []
     there, given = target.reshape(-1), array.reshape(-1)
-    size = -(-len(given) // count)
-    parts = [slice(place, place + size) for place in range(size, len(given), size)]
-    others = [_pool().submit(np.copyto, there[part], given[part]) for part in parts]
-    np.copyto(there[:size], given[:size])
-    wait(others)
+    size = max(_PART // array.itemsize, 1)
+    found: list[tuple[int, Future[None]]] = []
+    for start in range(0, len(given), size):
+        part = slice(start, min(start + size, len(given)))
+        copies = _pool().submit(np.copyto, there[part], given[part])
+        found.append((part.stop * array.itemsize, copies))
+    return found
 
 
 @cache
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_THREADS - 1, "calor-http-copies")
+    return ThreadPoolExecutor(_THREADS, "calor-http-copies")
 
 
 # A child of a fork has none of its parent's threads.
