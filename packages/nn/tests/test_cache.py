@@ -63,7 +63,7 @@ def test_a_cache_is_no_part_of_the_state_and_refuses_what_does_not_fit() -> None
     for shape in [(1, 2, 4, 4), (1, 1, 1, 4), (1, 2, 1, 3), (2, 1, 4)]:
         with pytest.raises(ShapeError, match="do not fit a cache"):
             cache.update(calor.ones(shape), calor.ones((*shape[:-1], 5)))
-    with pytest.raises(ArgumentError, match="max_len is 0"):
+    with pytest.raises(ArgumentError, match="max_len must be at least 1"):
         nn.KVCache(1, 2, 0, 4)
 
 

@@ -111,5 +111,5 @@ def test_a_rate_that_anneals(curve: Any) -> None:
     assert AnnealTo(0.3, 0).table(2) == [0.3, 0.3]
     with pytest.raises(ArgumentError, match="steps must be at least 0"):
         AnnealTo(0.1, -1)
-    with pytest.raises(ArgumentError, match="curve must be 'cos' or 'linear'"):
+    with pytest.raises(ArgumentError, match='curve must be "cos" or "linear"'):
         AnnealTo(0.1, 1, "square")  # type: ignore[arg-type]

@@ -319,15 +319,15 @@ def test_collation_of_containers():
 
 
 ERRORS = [
-    (lambda: DataLoader(numbers(), 0), ArgumentError, "batch_size must be a whole number"),
-    (lambda: DataLoader(numbers(), workers=-1), ArgumentError, "workers must be a whole number"),
-    (lambda: DataLoader(numbers(), prefetch=0), ArgumentError, "prefetch must be a whole number"),
+    (lambda: DataLoader(numbers(), 0), ArgumentError, "batch_size must be at least 1"),
+    (lambda: DataLoader(numbers(), workers=-1), ArgumentError, "workers must be at least 0"),
+    (lambda: DataLoader(numbers(), prefetch=0), ArgumentError, "prefetch must be at least 1"),
     (lambda: DataLoader(numbers(), seed=-1), ArgumentError, "a seed must be at least 0"),
     (lambda: ArrayDataset(), ArgumentError, "at least one array"),
     (lambda: ArrayDataset(np.zeros(3), np.zeros(4)), ShapeError, "one length, not 3, 4"),
     (lambda: ArrayDataset(3.0), ShapeError, "at least one axis"),
     (lambda: Subset(numbers(), [10]), IndexingError, "out of range for a dataset of 10"),
-    (lambda: Subset(numbers(), [[1]]), ShapeError, "indices must have one axis"),
+    (lambda: Subset(numbers(), np.asarray([[1]])), ShapeError, "indices must have one axis"),
     (
         lambda: random_split(numbers(), [3, 3]),
         ArgumentError,

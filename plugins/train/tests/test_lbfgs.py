@@ -182,7 +182,7 @@ def test_what_is_refused() -> None:
         LBFGS([p, calor.ones(2, dtype=calor.float64, requires_grad=True)])
     with pytest.raises(ArgumentError, match="history_size must be a whole number above 0"):
         LBFGS([p], history_size=0)
-    with pytest.raises(ArgumentError, match="must be 'strong_wolfe' or None, not 'armijo'"):
+    with pytest.raises(ArgumentError, match='must be "strong_wolfe" or None, not'):
         LBFGS([p], line_search_fn="armijo")  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="tolerance_grad must be at least 0"):
         LBFGS([p], tolerance_grad=-1.0)

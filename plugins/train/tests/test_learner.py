@@ -579,7 +579,7 @@ ERRORS = [
         "no 'valid_loss' to monitor; choose one of epoch, loss",
     ),
     (lambda: EarlyStopping(patience=0), "patience must be at least 1"),
-    (lambda: EarlyStopping(direction="up"), '"min" or "max", not \'up\''),
+    (lambda: EarlyStopping(direction="up"), '"min", "max" or None, not \'up\''),
     (lambda: EarlyStopping(min_delta=-1), "min_delta must be at least 0"),
     (lambda: Checkpoint("x", every_epochs=0), "must be at least 1"),
     (lambda: Learner(*linear(lr=0.1), None, display="tv"), 'display must be "auto"'),

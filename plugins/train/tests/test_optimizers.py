@@ -312,7 +312,7 @@ ERRORS = [
     (lambda: SGD([one()[0] * 2]), GradientError, "computed from other tensors"),
     (lambda: SGD(one(), lr=-1.0), ArgumentError, "lr must be at least 0, not -1.0"),
     (lambda: SGD(one(), lr="fast"), ArgumentError, "lr must be a number, not 'fast'"),
-    (lambda: SGD(one(), lr=float("nan")), ArgumentError, "at least 0, not nan"),
+    (lambda: SGD(one(), lr=float("nan")), ArgumentError, "lr must be a number, not nan"),
     (lambda: SGD(one(), nesterov=True), ArgumentError, "needs momentum > 0"),
     (lambda: Adam(one(), betas=(0.9, 1.0)), ArgumentError, "beta2 must be a number, at least"),
     (lambda: Adam([{"params": one(), "rate": 1}]), ArgumentError, "no option 'rate'; it has lr"),

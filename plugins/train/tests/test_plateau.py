@@ -175,7 +175,7 @@ ERRORS = [
     ({"mode": "low"}, 'mode must be "min" or "max", not \'low\''),
     ({"threshold_mode": "share"}, 'threshold_mode must be "rel" or "abs"'),
     ({"factor": 1.0}, "factor must be above 0 and below 1, not 1.0"),
-    ({"patience": -1}, "patience and cooldown must be at least 0"),
+    ({"patience": -1}, "patience must be at least 0"),
     ({"min_lr": [0.1, 0.2]}, "min_lr has 2 values, the optimizer 1 parameter groups"),
 ]
 

@@ -153,12 +153,12 @@ def test_scheduler_continues_from_its_state():
 
 
 ERRORS = [
-    (lambda: StepDecay(0), "step_size must be above 0"),
+    (lambda: StepDecay(0), "step_size must be at least 1"),
     (lambda: MultiStep([5, 2]), "milestones must ascend"),
-    (lambda: Cosine(0), "steps must be above 0"),
+    (lambda: Cosine(0), "steps must be at least 1"),
     (lambda: CosineRestarts(2, 0), "multiplier must be at least 1"),
     (lambda: OneCycle(1), "at least 2"),
-    (lambda: OneCycle(10, 2.0), r"pct_start must be in \[0, 1\]"),
+    (lambda: OneCycle(10, 2.0), r"pct_start must be within \[0, 1\]"),
     (lambda: OneCycle(10, anneal="cos"), 'must be "cosine" or "linear"'),
     (lambda: Chained(), "at least one schedule"),
     (lambda: Joined([Constant(), Constant()], []), "2 schedules need 1 milestones, not 0"),

@@ -114,5 +114,5 @@ def test_muon_refuses_what_is_no_real_matrix() -> None:
         Muon([phases])
     with pytest.raises(ArgumentError, match="ns_steps is 1 to 99"):
         Muon([matrix], ns_steps=0)
-    with pytest.raises(ArgumentError, match="adjust_lr_fn must be one of original, match_rms"):
+    with pytest.raises(ArgumentError, match='adjust_lr_fn must be "original", "match_rms'):
         Muon([matrix], adjust_lr_fn="none")  # type: ignore[arg-type]

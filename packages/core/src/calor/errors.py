@@ -85,6 +85,10 @@ class ArgumentError(_OfOp, ValueError):
     """An argument has a value that the operation does not accept. It is a ValueError."""
 
 
+class ArgumentTypeError(ArgumentError, TypeError):
+    """An argument is of a kind that is not accepted. It is a ValueError and a TypeError."""
+
+
 class IndexingError(CalorError, IndexError):
     """An index is out of range, or of a kind that cannot index a tensor. It is an IndexError."""
 

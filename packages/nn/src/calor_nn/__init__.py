@@ -10,6 +10,7 @@
 from typing import TYPE_CHECKING
 
 from calor.keywords import explain_methods as _explain_methods
+from calor.settings import check_constructors as _check_constructors
 from calor_nn import functional, init, parametrize
 from calor_nn.activation import (
     CELU,
@@ -95,6 +96,7 @@ from calor_nn.pool import (
     MaxPool2d,
     MaxPool3d,
 )
+from calor_nn.ranges import RANGES as _RANGES
 from calor_nn.recurrent import GRU, LSTM, RNN
 from calor_nn.resize import Fold, PixelShuffle, PixelUnshuffle, Unfold, Upsample
 from calor_nn.running_norm import (
@@ -271,6 +273,7 @@ _KINDS = [found for found in vars().values() if isinstance(found, type)]
 for _kind in {inside for found in _KINDS for inside in found.__mro__}:
     if _kind.__module__.startswith("calor_nn."):
         _explain_methods(_kind, made=issubclass(_kind, Module))
+_check_constructors([kind for kind in _KINDS if issubclass(kind, Module)], "calor_nn.", _RANGES)
 
 if not TYPE_CHECKING:
     # Hidden from type checkers, for which a module with __getattr__ has every attribute.

@@ -74,15 +74,6 @@ class KVCache(Module):
         device: Any = None,
     ) -> None:
         value_dim = head_dim if value_dim is None else value_dim
-        for name, size in (
-            ("batch_size", batch_size),
-            ("num_heads", num_heads),
-            ("max_len", max_len),
-            ("head_dim", head_dim),
-            ("value_dim", value_dim),
-        ):
-            if size < 1:
-                raise ArgumentError(f"KVCache: {name} is {size}; give at least 1")
         lead = (batch_size, num_heads, max_len)
         options: dict[str, Any] = {
             "dtype": calor.float32 if dtype is None else dtype,

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 import calor
 from calor import Tensor
-from calor.errors import ArgumentError, ShapeError
+from calor.errors import ShapeError
 from calor_nn import functional, init
 from calor_nn.module import Module, Parameter
 from calor_nn.recurrent import gru_step, lstm_step, rnn_step
@@ -31,10 +31,6 @@ class _Cell(Module):
         dtype: Any = None,
         device: Any = None,
     ) -> None:
-        if hidden_size < 1:
-            raise ArgumentError(
-                f"{type(self).__name__}: hidden_size {hidden_size} must be at least 1"
-            )
         self.input_size = input_size
         self.hidden_size = hidden_size
         bound, rows = 1 / math.sqrt(hidden_size), self.gates * hidden_size
@@ -145,10 +141,6 @@ class RNNCell(_Cell):
         dtype: Any = None,
         device: Any = None,
     ) -> None:
-        if nonlinearity not in ("tanh", "relu"):
-            raise ArgumentError(
-                f'RNNCell: nonlinearity must be "tanh" or "relu", not {nonlinearity!r}'
-            )
         self.nonlinearity = nonlinearity
         super().__init__(input_size, hidden_size, bias, dtype=dtype, device=device)
 

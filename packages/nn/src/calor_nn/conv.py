@@ -89,9 +89,6 @@ class _Forward(_Conv):
         dtype: Any = None,
         device: Any = None,
     ) -> None:
-        if padding_mode not in ("zeros", *_PAD_MODES):
-            known = ", ".join(("zeros", *_PAD_MODES))
-            raise ArgumentError(f"padding_mode {padding_mode!r} is unknown; choose one of {known}")
         self.stride = per_axis(stride, self.rank, "stride")
         self.padding: Any = (
             padding if isinstance(padding, str) else per_axis(padding, self.rank, "padding")

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 
 import calor
 from calor import Tensor
-from calor.errors import ArgumentError, ShapeError
+from calor.errors import ShapeError
 from calor_nn import functional, init
 from calor_nn.module import Module, Parameter
 
@@ -65,13 +65,6 @@ class _Recurrent(Module):
         dtype: Any = None,
         device: Any = None,
     ) -> None:
-        if num_layers < 1 or hidden_size < 1:
-            raise ArgumentError(
-                f"{type(self).__name__}: num_layers {num_layers} and hidden_size {hidden_size} "
-                f"must be at least 1"
-            )
-        if not 0 <= dropout <= 1:
-            raise ArgumentError(f"{type(self).__name__}: dropout {dropout} must be within [0, 1]")
         self.input_size = input_size
         self.hidden_size = hidden_size
         self.num_layers = num_layers
@@ -270,8 +263,6 @@ class RNN(_Recurrent):
         dtype: Any = None,
         device: Any = None,
     ) -> None:
-        if nonlinearity not in ("tanh", "relu"):
-            raise ArgumentError(f'RNN: nonlinearity must be "tanh" or "relu", not {nonlinearity!r}')
         self.nonlinearity = nonlinearity
         super().__init__(
             input_size,

@@ -1,5 +1,7 @@
 """Probability distributions with the names and parameters of ``torch.distributions``."""
 
+from calor.settings import NOT_NEGATIVE as _NOT_NEGATIVE
+from calor.settings import check_constructors as _check_constructors
 from calor_distributions.combined import Independent, MixtureSameFamily, TransformedDistribution
 from calor_distributions.continuous import (
     Cauchy,
@@ -79,3 +81,9 @@ __all__ = [
     "kl_divergence",
     "register_kl",
 ]
+
+_check_constructors(
+    [found for found in vars().values() if isinstance(found, type)],
+    "calor_distributions.",
+    {"reinterpreted_batch_ndims": _NOT_NEGATIVE, "Multinomial.total_count": _NOT_NEGATIVE},
+)

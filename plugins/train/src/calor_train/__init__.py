@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from calor.settings import check_constructors as _check_constructors
 from calor_train.annealing import AnnealTo
 from calor_train.averaged_model import AveragedModel, update_bn
 from calor_train.averaging import ExponentialMovingAverage
@@ -53,6 +54,7 @@ from calor_train.optimizers import (
     Rprop,
 )
 from calor_train.plateau import ReduceLROnPlateau
+from calor_train.ranges import RANGES as _RANGES
 from calor_train.scaling import GradScaler
 from calor_train.scheduler import Scheduler
 from calor_train.schedules import (
@@ -139,6 +141,10 @@ __all__ = [
     "random_split",
     "update_bn",
 ]
+
+_check_constructors(
+    [found for found in vars().values() if isinstance(found, type)], "calor_train.", _RANGES
+)
 
 if not TYPE_CHECKING:
     # Hidden from type checkers, for which a module with __getattr__ has every attribute.

@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from calor.errors import ArgumentError
 from calor_train.schedules import Schedule
 
 
@@ -42,12 +41,6 @@ class AnnealTo(Schedule):
     rate: float
     steps: int = 10
     curve: Literal["cos", "linear"] = "cos"
-
-    def __post_init__(self) -> None:
-        if self.steps < 0:
-            raise ArgumentError(f"steps must be at least 0, not {self.steps}")
-        if self.curve not in ("cos", "linear"):
-            raise ArgumentError(f"curve must be 'cos' or 'linear', not {self.curve!r}")
 
     def value(self, step: int, base: float) -> float:
         if step >= self.steps:

@@ -142,10 +142,6 @@ class Monitor:
     """Decides whether a number of the history is the best so far."""
 
     def __init__(self, name: str, direction: Direction | None, min_delta: float = 0.0) -> None:
-        if direction not in (None, "min", "max"):
-            raise ArgumentError(f'direction must be "min" or "max", not {direction!r}')
-        if not min_delta >= 0:
-            raise ArgumentError(f"min_delta must be at least 0, not {min_delta!r}")
         smaller = "loss" in name or "error" in name
         self.name = name
         self.direction: Direction = direction or ("min" if smaller else "max")
@@ -204,8 +200,6 @@ class EarlyStopping(Callback):
         min_delta: float = 0.0,
         direction: Direction | None = None,
     ) -> None:
-        if patience < 1:
-            raise ArgumentError(f"patience must be at least 1, not {patience}")
         self.monitor = Monitor(monitor, direction, min_delta)
         self.patience = patience
         self.waited = 0
@@ -309,8 +303,6 @@ class Checkpoint(Callback):
         monitor: str | None = None,
         direction: Direction | None = None,
     ) -> None:
-        if every_epochs < 1 or (every_steps is not None and every_steps < 1):
-            raise ArgumentError("every_epochs and every_steps must be at least 1")
         self.folder = Path(folder)
         self.every_epochs = every_epochs
         self.every_steps = every_steps

@@ -13,7 +13,7 @@ from typing import Any
 import calor
 from calor import Tensor
 from calor.errors import ArgumentError
-from calor_train.optimizers.base import named_parameters
+from calor_train.optimizers.base import named_parameters, require_tensor
 from calor_train.optimizers.working import working_dtype
 
 
@@ -204,7 +204,10 @@ def clip_grad_value_(params: Any, clip_value: float) -> None:
 
 
 def _with_grad(params: Any) -> list[Tensor]:
-    return [p for _, p in named_parameters(params) if p.grad is not None]
+    found = named_parameters(params)
+    for name, p in found:
+        require_tensor(name, p)
+    return [p for _, p in found if p.grad is not None]
 
 
 def _norm(tensors: list[Tensor], norm_type: float) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import calor
 from calor import Tensor
@@ -113,14 +113,6 @@ class Learner(Run):
         forward: Forward = default_forward,
         precision: Precision = "float32",
     ) -> None:
-        if precision not in get_args(Precision):
-            raise ArgumentError(
-                f"precision {precision!r} is none of {', '.join(get_args(Precision))}"
-            )
-        if accumulate < 1:
-            raise ArgumentError(f"accumulate must be at least 1, not {accumulate}")
-        if schedule_every not in ("step", "epoch"):
-            raise ArgumentError(f'schedule_every must be "step" or "epoch", not {schedule_every!r}')
         names = [metric.name for metric in metrics]
         if len({"loss", *names}) != len(names) + 1:
             raise ArgumentError(f'metrics must have different names other than "loss", not {names}')

@@ -393,8 +393,6 @@ class TopK(Metric):
     percent = True
 
     def __init__(self, k: int = 5, name: str | None = None) -> None:
-        if k < 1:
-            raise ArgumentError(f"k must be at least 1, not {k}")
         super().__init__(f"top{k}" if name is None else name)
         self.k = k
         self.add_state("right")
@@ -464,8 +462,6 @@ class ConfusionMatrix(Metric):
     """
 
     def __init__(self, classes: int, name: str = "confusion") -> None:
-        if classes < 1:
-            raise ArgumentError(f"classes must be at least 1, not {classes}")
         super().__init__(name)
         self.classes = classes
         self.add_state("counts", (classes, classes))

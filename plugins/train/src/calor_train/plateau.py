@@ -81,14 +81,8 @@ class ReduceLROnPlateau(Callback):
         *,
         monitor: str = "valid_loss",
     ) -> None:
-        if mode not in ("min", "max"):
-            raise ArgumentError(f'mode must be "min" or "max", not {mode!r}')
-        if threshold_mode not in ("rel", "abs"):
-            raise ArgumentError(f'threshold_mode must be "rel" or "abs", not {threshold_mode!r}')
         if not 0 < factor < 1:
             raise ArgumentError(f"factor must be above 0 and below 1, not {factor!r}")
-        if patience < 0 or cooldown < 0:
-            raise ArgumentError("patience and cooldown must be at least 0")
         groups = len(optimizer.param_groups)
         least = [min_lr] * groups if isinstance(min_lr, (int, float)) else list(min_lr)
         if len(least) != groups:

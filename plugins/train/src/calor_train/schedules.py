@@ -132,9 +132,6 @@ class StepDecay(Schedule):
     step_size: int
     gamma: float = 0.1
 
-    def __post_init__(self) -> None:
-        _check(self.step_size > 0, f"step_size must be above 0, not {self.step_size}")
-
     def value(self, step: int, base: float) -> float:
         return base * self.gamma ** (step // self.step_size)
 
@@ -226,9 +223,6 @@ class Cosine(Schedule):
     steps: int
     minimum: float = 0.0
 
-    def __post_init__(self) -> None:
-        _check(self.steps > 0, f"steps must be above 0, not {self.steps}")
-
     def value(self, step: int, base: float) -> float:
         return _cosine(min(step / self.steps, 1.0), base, self.minimum)
 
@@ -265,10 +259,6 @@ class CosineRestarts(Schedule):
     first: int
     multiplier: int = 1
     minimum: float = 0.0
-
-    def __post_init__(self) -> None:
-        _check(self.first > 0, f"first must be above 0, not {self.first}")
-        _check(self.multiplier >= 1, f"multiplier must be at least 1, not {self.multiplier}")
 
     def value(self, step: int, base: float) -> float:
         length = self.first
@@ -310,9 +300,6 @@ class LinearWarmup(Schedule):
     steps: int
     start: float | None = None
 
-    def __post_init__(self) -> None:
-        _check(self.steps > 0, f"steps must be above 0, not {self.steps}")
-
     def value(self, step: int, base: float) -> float:
         if step >= self.steps - 1:
             return base
@@ -349,9 +336,6 @@ class LinearRamp(Schedule):
     start: float = 1.0 / 3.0
     end: float = 1.0
 
-    def __post_init__(self) -> None:
-        _check(self.steps > 0, f"steps must be above 0, not {self.steps}")
-
     def value(self, step: int, base: float) -> float:
         part = min(step / self.steps, 1.0)
         return base * (self.start + (self.end - self.start) * part)
@@ -387,9 +371,6 @@ class Polynomial(Schedule):
     steps: int
     power: float = 1.0
     minimum: float = 0.0
-
-    def __post_init__(self) -> None:
-        _check(self.steps > 0, f"steps must be above 0, not {self.steps}")
 
     def value(self, step: int, base: float) -> float:
         left = 1.0 - min(step / self.steps, 1.0)
@@ -438,14 +419,6 @@ class OneCycle(Schedule):
     anneal: Literal["cosine", "linear"] = "cosine"
     div_factor: float = 25.0
     final_div_factor: float = 1e4
-
-    def __post_init__(self) -> None:
-        _check(self.steps > 1, f"steps must be at least 2, not {self.steps}")
-        _check(0 <= self.pct_start <= 1, f"pct_start must be in [0, 1], not {self.pct_start}")
-        _check(
-            self.anneal in ("cosine", "linear"),
-            f'anneal must be "cosine" or "linear", not {self.anneal!r}',
-        )
 
     def value(self, step: int, base: float) -> float:
         first = base / self.div_factor

@@ -10,6 +10,7 @@ from calor.dtypes import DType, as_dtype
 from calor.errors import ArgumentError
 from calor.functions.arguments import one_axis
 from calor.functions.conversion import astype
+from calor.functions.operands import as_tensor
 from calor.ops import elementwise as e
 from calor.ops import reductions
 from calor.random import from_bits
@@ -471,6 +472,7 @@ def categorical(
     >>> calor.random.categorical(logits).tolist()
     [0, 1]
     """
+    logits = as_tensor(logits)
     axis = one_axis(axis, logits.shape, "categorical")
     noise = gumbel(
         logits.shape, dtype=logits.dtype, key=key, generator=generator, device=logits.device

@@ -12,8 +12,8 @@ import numpy as np
 from calor import dtypes
 from calor.backends.protocol import Backend
 from calor.device_selection import as_device, current_device
-from calor.errors import ArgumentError, DeviceLostError, ShapeError
-from calor.functions.arguments import integer
+from calor.errors import ArgumentError, ArgumentTypeError, DeviceLostError, ShapeError
+from calor.functions.arguments import integer, sizes_of
 from calor.functions.conversion import to_device
 from calor.functions.creation import asarray
 from calor.local import local
@@ -361,6 +361,10 @@ def split(key: Tensor, count: int = 2) -> Tensor:
     ------
     DTypeError
         If the key is not ``uint32[2]``.
+    ArgumentTypeError
+        If the key is no tensor.
+    TypeError
+        If ``count`` is not a whole number.
 
     Examples
     --------
@@ -369,16 +373,25 @@ def split(key: Tensor, count: int = 2) -> Tensor:
     >>> a.tolist() == b.tolist()
     False
     """
-    counter = host(_SPLIT, COUNTER, key.device)
-    made: Tensor = random_bits(key, counter, shape=(count, 2), bits=32)
+    counter = host(_SPLIT, COUNTER, as_key(key).device)
+    made: Tensor = random_bits(key, counter, shape=(integer(count, "split: count"), 2), bits=32)
     return made
+
+
+def as_key(given: Any) -> Tensor:
+    """Return a key; ArgumentTypeError for what is no tensor."""
+    if isinstance(given, Tensor):
+        return given
+    raise ArgumentTypeError(
+        f"a key is a tensor, not a {type(given).__name__}; make one with calor.random.key(seed)"
+    )
 
 
 def source_of(given: Tensor | None, generator: Generator | None, device: Any) -> tuple[Any, Any]:
     if given is not None and generator is not None:
         raise ArgumentError("give a key or a generator, not both")
     if given is not None:
-        if given.shape != (2,) or given.dtype is not dtypes.uint32:
+        if as_key(given).shape != (2,) or given.dtype is not dtypes.uint32:
             raise ShapeError(
                 f"a key is uint32[2], not {given.dtype.name}{list(given.shape)}; make one with "
                 f"calor.random.key(seed)"
@@ -392,10 +405,10 @@ def source_of(given: Tensor | None, generator: Generator | None, device: Any) ->
     return found
 
 
-def shape_of(shape: Shape) -> tuple[int, ...]:
-    if isinstance(shape, int | np.integer):
-        return (int(shape),)
-    return tuple(int(n) for n in shape)
+def shape_of(shape: Any) -> tuple[int, ...]:
+    if isinstance(shape, Iterable) and not isinstance(shape, str):
+        shape = tuple(shape)
+    return sizes_of(shape, "random")
 
 
 def bits(
@@ -432,6 +445,8 @@ def bits(
         If ``width`` is another number, or both a key and a generator are given.
     ShapeError
         If the key is not ``uint32[2]``.
+    TypeError
+        If ``width`` or a size is not a whole number.
 
     References
     ----------
@@ -445,5 +460,6 @@ def bits(
     ((3,), calor.uint8)
     """
     source, counter = source_of(key, generator, device)
+    width = integer(width, "bits: width")
     made: Tensor = random_bits(source, counter, shape=shape_of(shape), bits=width)
     return made

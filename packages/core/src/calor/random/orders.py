@@ -6,7 +6,8 @@ import math
 from typing import Any
 
 from calor.errors import ArgumentError
-from calor.functions.arguments import one_axis
+from calor.functions.arguments import integer, one_axis
+from calor.functions.operands import as_tensor
 from calor.ops import indexing, movement
 from calor.random.distributions import integers
 from calor.random.generator import Generator, Shape, bits, shape_of
@@ -44,6 +45,8 @@ def permutation(
         If both a key and a generator are given.
     ShapeError
         If the key is not ``uint32[2]``.
+    TypeError
+        If ``count`` is not a whole number.
 
     Examples
     --------
@@ -51,7 +54,13 @@ def permutation(
     >>> sorted(calor.random.permutation(5).tolist())
     [0, 1, 2, 3, 4]
     """
-    drawn = bits((count,), width=64, key=key, generator=generator, device=device)
+    drawn = bits(
+        (integer(count, "permutation: count"),),
+        width=64,
+        key=key,
+        generator=generator,
+        device=device,
+    )
     made: Tensor = indexing.sort(drawn, axis=0, descending=False)[1]
     return made
 
@@ -89,6 +98,8 @@ def shuffle(
         If ``x`` has no such axis.
     ShapeError
         If the key is not ``uint32[2]``.
+    DTypeError
+        If ``x`` is no tensor and no array.
 
     Examples
     --------
@@ -97,6 +108,7 @@ def shuffle(
     >>> sorted(x.tolist())
     [[1, 2], [3, 4], [5, 6]]
     """
+    x = as_tensor(x)
     axis = one_axis(axis, x.shape, "shuffle")
     order = permutation(x.shape[axis], key=key, generator=generator, device=x.device)
     made: Tensor = indexing.gather(x, order, axis=axis)
@@ -140,6 +152,8 @@ def choice(
         If ``x`` has no axis.
     ShapeError
         If the key is not ``uint32[2]``.
+    DTypeError
+        If ``x`` is no tensor and no array.
 
     Examples
     --------
@@ -148,6 +162,7 @@ def choice(
     >>> sorted(x.tolist())
     [10, 20, 30]
     """
+    x = as_tensor(x)
     count, wanted = x.shape[one_axis(0, x.shape, "choice")], shape_of(shape)
     total = math.prod(wanted)
     if replace:

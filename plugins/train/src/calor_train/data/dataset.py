@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from calor_train.data.collate import default_collate
 from calor_train.data.order import Indices, epoch_order, whole_seed
 
 
+@runtime_checkable
 class SizedItems(Protocol):
     """Anything with a length and items by number: lists and the datasets of other libraries."""
 

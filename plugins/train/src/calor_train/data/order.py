@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 import calor
 from calor.errors import ArgumentError
+from calor.functions.arguments import integer
 from calor.random import Generator
 
 Indices = npt.NDArray[np.int64]
@@ -24,7 +25,7 @@ def whole_seed(given: int | Generator | None) -> int:
     if given is None or isinstance(given, Generator):
         drawn: Any = calor.random.bits((), width=32, generator=given).item()
         return int(drawn)
-    number = int(given)
+    number = integer(given, "a seed")
     if number < 0:
         raise ArgumentError(f"a seed must be at least 0, not {given}")
     return number & 0xFFFFFFFFFFFFFFFF

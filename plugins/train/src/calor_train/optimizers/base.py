@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import calor
 from calor import Tensor
-from calor.errors import ArgumentError, DTypeError, GradientError
+from calor.errors import ArgumentError, ArgumentTypeError, DTypeError, GradientError
 from calor.recording.records import Leaf
 from calor.transforms.state import Stateful, named_leaves
 from calor_nn.module import Module
@@ -231,6 +231,10 @@ def named_parameters(given: Any) -> list[tuple[str, Tensor]]:
         leaves = [(path, leaf) for path, _, _, leaf in named_leaves(given)]
         found = [(n, x) for n, x in leaves if isinstance(x, Tensor) and x.requires_grad]
     else:
+        if not isinstance(given, Iterable):
+            raise ArgumentTypeError(
+                f"params must be a module or an iterable of tensors, not {given!r}"
+            )
         found = []
         for index, item in enumerate(given):
             name, tensor = item if isinstance(item, tuple) and len(item) == 2 else (index, item)
@@ -260,9 +264,14 @@ def _groups(params: Any) -> Sequence[Mapping[str, Any]]:
     return [{"params": items}]
 
 
-def _check(name: str, p: Any) -> None:
+def require_tensor(name: str, p: Any) -> None:
+    """Raise ArgumentTypeError if a parameter is no tensor."""
     if not isinstance(p, Tensor):
-        raise ArgumentError(f"parameter {name!r} is a {type(p).__name__}, not a tensor")
+        raise ArgumentTypeError(f"parameter {name!r} is a {type(p).__name__}, not a tensor")
+
+
+def _check(name: str, p: Any) -> None:
+    require_tensor(name, p)
     if not p.dtype.is_inexact:
         raise DTypeError(
             f"parameter {name!r} is {p.dtype.name}; only floating and complex ones are trained"
