@@ -23,6 +23,11 @@ from calor_kernel.contract.movement import coalesced
 from calor_kernel.contract.ways import Way, ranked, serves
 from calor_kernel.contract.work import Candidates, Input, Output, Request, View, Work, row_major
 from calor_kernel.library.elementwise.operations import Expression
+from calor_kernel.library.elementwise.row_spans import (
+    RowSpans,
+    elementwise_spans,
+    layout_of,
+)
 from calor_kernel.library.elementwise.row_vectors import ShortRows, elementwise_short
 from calor_kernel.library.elementwise.strided import (
     Blueprint,
@@ -438,6 +443,39 @@ def _runs(p: Problem, request: Request) -> list[Work]:
     )
 
 
+def _spans_refusal(p: Problem, request: Request) -> str | None:
+    if p.many:
+        return "units of large cubes are lanes"
+    if p.joins:
+        return _PARTS
+    if len(p.sizes) < 3 or not 2 <= p.sizes[-1] < _LONG_ROW:
+        return "rows are long, single values, or on one axis"
+    if p.expression.weight >= _LONG:
+        return "the expression compiles slowly"
+    if 2 * p.sizes[-1] > p.width or p.width % p.sizes[-1]:
+        return "vectors are no whole rows"
+    if p.sizes[-2] * p.sizes[-1] < p.width:
+        return "the rows of the axis before fill no vector"
+    return None
+
+
+def _spans(p: Problem, request: Request) -> list[Work]:
+    length = p.sizes[-1]
+    rows, inner = prod(p.sizes[:-2]), p.sizes[-2] * length
+    turns = greatest(_CHUNK // (p.value_bytes * inner), 1)
+    return p.launch(
+        elementwise_spans,
+        "elementwise.spans",
+        Grid.line(-(-rows // turns), index=_index(p)),
+        rows=rows,
+        turns=turns,
+        sizes=p.sizes,
+        strides=p.strides,
+        by=p.blueprint(p.width),
+        form=RowSpans(length, tuple(layout_of(s[-2], s[-1], length) for s in p.strides)),
+    )
+
+
 def _index(p: Problem) -> DType:
     """Return the type of positions of values."""
     # The largest distance of a view's elements from its first one.
@@ -514,6 +552,7 @@ _WAYS: Final[tuple[Way[Problem], ...]] = (
     Way("elementwise.tiles", _tiles_refusal, _tiles, spare=True),
     Way("elementwise.short", _short_refusal, _short, spare=True),
     Way("elementwise.rows", _rows_refusal, _rows, spare=True),
+    Way("elementwise.spans", _spans_refusal, _spans, spare=True),
     Way("elementwise.runs", _runs_refusal, _runs, spare=True),
     Way("elementwise.vectors", _vectors_refusal, _vectors, spare=True),
     Way("elementwise.lanes", serves, _lanes, spare=True),
