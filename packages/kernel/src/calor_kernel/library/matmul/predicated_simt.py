@@ -18,6 +18,7 @@ from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Grid, Multiple, launch
 from calor_kernel.contract.work import Launch
 from calor_kernel.library.gemm.epilogue import After, Epilogue, writer
+from calor_kernel.library.gemm.joined_parts import ALONE, add_parts, completes, joins
 from calor_kernel.library.gemm.lines import StridedLines
 from calor_kernel.library.gemm.simt import multiply, simt_tile
 from calor_kernel.library.gemm.simt_plan import ACCESS, FOUR, SimtPlan
@@ -32,7 +33,7 @@ from calor_kernel.library.matmul.ranking import (
     tiles_of,
     too_much,
 )
-from calor_kernel.library.matmul.simt_gemm import end_tile
+from calor_kernel.library.matmul.simt_gemm import with_joint, write_tile
 from calor_kernel.library.matmul.split_sums import Parts, SplitK, fewest_parts, in_parts
 from calor_kernel.library.matmul.task import Batches, Given, Sizes, Strides, Task
 
@@ -75,6 +76,9 @@ def predicated_simt(
     strides: Strides[kl.Number],
     batches: Batches[kl.Number],
     split: SplitK[kl.Number],
+    left_sums: kl.InOut | None,
+    flags: kl.InOut | None,
+    many: kl.Size | None,
     after: After | None,
     *,
     plan: SimtPlan,
@@ -84,6 +88,7 @@ def predicated_simt(
 ) -> None:
     """Compute a tile of a part of a product z.
 
+    ``left_sums``: room for those of ``many`` parts, which the last cube of a tile adds.
     ``accesses``: the elements of an access of each operand; ``run``: of the result.
     """
     kl.launch_attributes(cubes_per_core=plan.together)
@@ -103,13 +108,13 @@ def predicated_simt(
 
     multiply(tile, pipe, (load,), begin, end)
     ends = writer(epilogue, after, c, batch)
-    if ends is not None:
-        end_tile(ends, tile, batch, (first_row, first_column), (m, n), run)
+    first = first_row, first_column
+    if left_sums is None or flags is None or many is None:
+        write_tile(ends, tile, c, (number, batch), first, (m, n), run)
         return
-    for i, row in tile.rows(first_row):
-        for j, column in tile.columns(first_column, run):
-            if (row < m) & (column < n):
-                c.store((number * m + row) * n + column, tile.value(i, j, run))
+    if completes(tile, left_sums, flags, many, split.products):
+        add_parts(tile, left_sums, many, split.products)
+        write_tile(ends, tile, c, (batch, batch), first, (m, n), run)
 
 
 @kl.helper
@@ -246,9 +251,9 @@ def _fills(product: Product, plan: SimtPlan, info: DeviceInfo) -> bool:
 
 
 def idle(product: Product, info: DeviceInfo) -> bool:
-    """Return whether most cores are idle with whole tiles, which could be in several parts."""
+    """Return whether half of the cores are idle with whole tiles, which could be in parts."""
     tiles = -(-product.m // _TILE) * -(-product.n // _TILE) * product.batches
-    return 2 * tiles < info.cores and simt_parts(product, _usual(product, info), info) > 1
+    return 2 * tiles <= info.cores and simt_parts(product, _usual(product, info), info) > 1
 
 
 def simt_parts(product: Product, plan: SimtPlan | None, info: DeviceInfo) -> int:
@@ -272,7 +277,12 @@ def predicated_simt_launches(task: Task, plan: SimtPlan) -> tuple[Task, list[Lau
     product, info = task.product, task.info
     a, b = product.a, product.b
     parts = Parts.of(product.k, simt_parts(product, plan, info), plan.depth)
-    task, target, after = in_parts(task, parts)
+    target, joint = task.result(), ALONE
+    after: tuple[Launch, ...] = ()
+    if joins(parts.count, plan, info):
+        task, joint = with_joint(task, plan, parts.count)
+    else:
+        task, target, after = in_parts(task, parts)
     run = FOUR if product.n % FOUR == 0 else 1
     columns, rows, _ = task.tiles(plan.rows, plan.columns)
     waves = _WAVES * info.cores
@@ -291,7 +301,7 @@ def predicated_simt_launches(task: Task, plan: SimtPlan) -> tuple[Task, list[Lau
             int32 if narrow(product) else int64,
         ),
         task.effort(f"matmul predicated {plan.kind} {plan.rows}x{plan.columns}"),
-        a=left, b=right, c=Bound(target.place, target.dtype, ACCESS),
+        a=left, b=right, c=Bound(target.place, target.dtype, ACCESS), **joint,
         sizes=Sizes(product.m, Multiple(product.n, run), product.k), strides=strides,
         batches=task.batches(by_a, by_b), split=parts.across(product.batches, plan.depth),
         plan=plan, accesses=(by_a, by_b), run=run,

@@ -7,11 +7,21 @@ order of the K axis, by fused multiply-adds, as in all other ways.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from calor.dtypes import float32, int32, int64
 from calor_kernel import language as kl
 from calor_kernel.contract.launching import Bound, Grid, Multiple, launch
 from calor_kernel.contract.work import Launch
-from calor_kernel.library.gemm.epilogue import After, Epilogue, Writer, end_runs
+from calor_kernel.library.gemm.epilogue import After, Epilogue, Writer, end_runs, writer
+from calor_kernel.library.gemm.joined_parts import (
+    ALONE,
+    add_parts,
+    completes,
+    joins,
+    joint_bytes,
+    joint_memory,
+)
 from calor_kernel.library.gemm.lines import Lines
 from calor_kernel.library.gemm.simt import SimtTile, add_early, add_loaded, multiply, simt_tile
 from calor_kernel.library.gemm.simt_plan import ACCESS, FOUR, SimtPlan
@@ -31,6 +41,9 @@ def matmul_simt(
     batches: Batches[kl.Number],
     count: kl.Size | None,
     length: kl.Size | None,
+    left_sums: kl.InOut | None,
+    flags: kl.InOut | None,
+    many: kl.Size | None,
     after: After | None,
     *,
     plan: SimtPlan,
@@ -38,7 +51,8 @@ def matmul_simt(
 ) -> None:
     """Compute a tile of C. ``a_stride``, ``b_stride``: of the axis that is not dense.
 
-    With a ``length``, of a part of so many terms, for each of ``count`` products.
+    With a ``length``, of a part of so many terms, for each of ``count`` products. ``left_sums``:
+    room for the sums of ``many`` parts, which the last cube of a tile adds.
     """
     kl.launch_attributes(cubes_per_core=plan.together)
     m, n, k = sizes.m, sizes.n, sizes.k
@@ -69,14 +83,40 @@ def matmul_simt(
         add_early(tile, left, right, k)
     else:
         add_loaded(tile, left, right, k)
-    if epilogue is not None and after is not None:
-        ends = Writer(epilogue, after, c, batch)
-        end_tile(ends, tile, batch, (first_row, first_column), (m, n))
+    ends = writer(epilogue, after, c, batch)
+    first = first_row, first_column
+    if left_sums is None or flags is None or many is None or count is None:
+        write_tile(ends, tile, c, (number, batch), first, (m, n))
         return
-    for i, row in tile.rows(first_row):
-        for j, column in tile.columns(first_column, FOUR):
+    if completes(tile, left_sums, flags, many, count):
+        add_parts(tile, left_sums, many, count)
+        write_tile(ends, tile, c, (batch, batch), first, (m, n))
+
+
+@kl.helper
+def write_tile(
+    ends: Writer | None,
+    tile: SimtTile,
+    c: kl.Pointer,
+    numbers: tuple[kl.Index, kl.Index],
+    first: tuple[kl.Index, kl.Index],
+    whole: tuple[kl.Number, kl.Number],
+    run: int = FOUR,
+) -> None:
+    """Write a unit's sums, or what follows them.
+
+    ``numbers``: of the matrix in memory and of the product; ``first``: the first row and column of
+    the tile; ``run``: the columns of an access, which divide those of the result.
+    """
+    number, batch = numbers
+    m, n = whole
+    if ends is not None:
+        end_tile(ends, tile, batch, first, whole, run)
+        return
+    for i, row in tile.rows(first[0]):
+        for j, column in tile.columns(first[1], run):
             if (row < m) & (column < n):
-                c.store((number * m + row) * n + column, tile.value(i, j, FOUR))
+                c.store((number * m + row) * n + column, tile.value(i, j, run))
 
 
 @kl.helper
@@ -132,17 +172,35 @@ def copy_tile(
             pipe.copy(tile, place + deep * (size + FOUR), lines.source, index, wide, inside)
 
 
+def with_joint(task: Task, plan: SimtPlan, count: int) -> tuple[Task, dict[str, object]]:
+    """Return the task with room for the sums of ``count`` parts, and the launch's arguments."""
+    columns, rows, products = task.tiles(plan.rows, plan.columns)
+    tiles = columns * rows * products
+    place, task = task.room(joint_bytes(count, tiles, plan))
+    return task, joint_memory(place, count, tiles)
+
+
 def simt_in_parts(task: Task, plan: SimtPlan, parts: int) -> tuple[Task, list[Launch]]:
     """Return the launches of a plan with the K axis in parts."""
     split = Parts.of(task.product.k, parts, plan.depth)
+    if joins(split.count, plan, task.info):
+        task, joint = with_joint(task, plan, split.count)
+        return task, [simt_launch(task, plan, split, task.result(), joint)]
     task, target, after = in_parts(task, split)
     return task, [simt_launch(task, plan, split, target), *after]
 
 
 def simt_launch(
-    task: Task, plan: SimtPlan, split: Parts | None = None, target: Bound | None = None
+    task: Task,
+    plan: SimtPlan,
+    split: Parts | None = None,
+    target: Bound | None = None,
+    joint: Mapping[str, object] = ALONE,
 ) -> Launch:
-    """Return the launch of a plan, for operands with a dense axis; ``target``: that of parts."""
+    """Return the launch of a plan, for operands with a dense axis.
+
+    ``target``: that of parts; ``joint``: the memory of parts that the launch adds.
+    """
     product, c, parts = task.product, task.result(ACCESS), 1
     own: dict[str, object] = {"count": None, "length": None}
     if split is not None and target is not None and split.count > 1:
@@ -160,6 +218,6 @@ def simt_launch(
         Grid(tiles, cube, task.info.planes[0], index),
         task.effort(f"matmul patches {plan.rows}x{plan.columns}"),
         a=a, b=b, c=c, sizes=task.sizes(FOUR), a_stride=a_stride,
-        b_stride=b_stride, batches=task.batches(FOUR, FOUR), plan=plan, **own,
+        b_stride=b_stride, batches=task.batches(FOUR, FOUR), plan=plan, **own, **joint,
         **task.following(FOUR),
     )  # fmt: skip
