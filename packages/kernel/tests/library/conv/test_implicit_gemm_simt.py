@@ -218,3 +218,23 @@ def test_few_operations_are_not_rounded_to_tf32(op, side, rounded, monkeypatch):
     request = replace(request, attributes={**request.attributes, "precision": "high"})
     made = names(LOWERINGS[op](request)[:1])
     assert bool(made & KERNELS) != rounded
+
+
+# Convolutions and input gradients of several parts, with one phase and several, and groups.
+PARTED = [(op, row) for op in OPS[:2] for row in (ROWS[2], ROWS[7], ROWS[11])]
+
+
+@pytest.mark.parametrize(("op", "row"), PARTED, ids=str)
+def test_last_cubes_add_the_parts_where_launches_are_dear(small, op, row, monkeypatch):
+    monkeypatch.setattr(disjoint_windows, "_WINDOWS", 0)
+    made = implicit_gemm_simt_launch.plans_of
+    monkeypatch.setattr(
+        implicit_gemm_simt_launch,
+        "plans_of",
+        lambda *given: ((plan, 3, group) for plan, _, group in made(*given)),
+    )
+    dear = replace(small, launch_ns=1700)
+    apart, found = (names(LOWERINGS[op](request_of(op, row, float32, i))) for i in (small, dear))
+    assert "add_transposed" in apart
+    assert found == apart - {"add_transposed"}
+    check(KernelBackend("lanes", lambda index: LanesDevice(dear)), op, row, "float32")

@@ -24,8 +24,9 @@ from calor_kernel.library.conv.windows import (
     chosen,
 )
 from calor_kernel.library.gemm.epilogue import After, Epilogue, writer
+from calor_kernel.library.gemm.joined_parts import add_parts, completes
 from calor_kernel.library.gemm.pipeline import Loader
-from calor_kernel.library.gemm.simt import multiply, simt_tile
+from calor_kernel.library.gemm.simt import SimtTile, multiply, simt_tile
 from calor_kernel.library.gemm.simt_plan import FOUR, SimtPlan
 
 
@@ -71,6 +72,9 @@ def conv_simt(
     strides: tuple[kl.Stride, ...],
     phases: tuple[PhaseOnDevice, ...],
     groups: GroupsOnDevice | None,
+    left_sums: kl.InOut | None,
+    flags: kl.InOut | None,
+    many: kl.Size | None,
     after: After | None,
     *,
     plan: SimtPlan,
@@ -81,7 +85,8 @@ def conv_simt(
     """Compute a tile: output channels from y, pixels and phase from x, part and group from z.
 
     In ``w`` output channels are dense; ``w_channel``, ``x_channel``: the strides of input channels.
-    ``even``: whether a step has channels of one tap. ``run``: adjacent output pixels of an access.
+    ``left_sums``: room for those of ``many`` parts, which the last cube of a tile adds. ``even``:
+    whether a step has channels of one tap. ``run``: adjacent output pixels of an access.
     """
     kl.launch_attributes(cubes_per_core=plan.together)
     # Neighbouring cubes have alternate phases, since these read and write neighbouring memory.
@@ -102,18 +107,52 @@ def conv_simt(
     terms = Terms(reader, end, plan, even)
     weights = weights_loader(w, phase, w_channel, w_start, first_row, rows_total, terms)
     multiply(tile, pipe, (weights, pixels_loader(x, mine, x_channel, terms)), begin, end)
-    for j, column in tile.columns(first_column, run):
+    to = Place(phase, result, first_row, first_column, rows_total, group)
+    if left_sums is None or flags is None or many is None:
+        write_pixels(to, tile, c, split * part_step, after, run, epilogue)
+        return
+    count = kl.cube_count(2) // many
+    if completes(tile, left_sums, flags, many, count):
+        add_parts(tile, left_sums, many, count)
+        write_pixels(to, tile, c, 0, after, run, epilogue)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a cube's tile is in the result: its phase, first row and column, and its group."""
+
+    phase: PhaseOnDevice
+    result: ResultStrides[kl.Number]
+    row: kl.Number
+    column: kl.Number
+    rows: kl.Number
+    group: kl.Index
+
+
+@kl.helper
+def write_pixels(
+    place: Place,
+    tile: SimtTile,
+    c: kl.Pointer,
+    start: kl.Index,
+    after: After | None,
+    run: int,
+    epilogue: Epilogue | None,
+) -> None:
+    """Write a unit's sums of output pixels, or what follows them; ``start``: of a part."""
+    phase, result = place.phase, place.result
+    for j, column in tile.columns(place.column, run):
         lead, within = phase.windows.pixels.divmod(column)
         at = within
         if run == 1:
             high, wide = phase.windows.row.divmod(within)
             at = phase.start + high * result.row + wide * result.pixel
-        at = split * part_step + lead * result.image + at
+        at = start + lead * result.image + at
         if column < phase.columns:
             ends = writer(epilogue, after, c, lead)
-            for i, row in tile.rows(first_row):
-                if row < rows_total:
-                    found, channel = tile.value(i, j, run), group * rows_total + row
+            for i, row in tile.rows(place.row):
+                if row < place.rows:
+                    found, channel = tile.value(i, j, run), place.group * place.rows + row
                     to = kl.assume_multiple(at + channel * result.channel, run)
                     if ends is None:
                         c.store(to, found.to(c.dtype))

@@ -42,6 +42,7 @@ from calor_kernel.library.conv.problem import Axis, Convolution, Correlation
 from calor_kernel.library.conv.split_sums import ALIGN, ending, launch_sum, target_of
 from calor_kernel.library.conv.windows import ResultStrides
 from calor_kernel.library.gemm.epilogue import Tail
+from calor_kernel.library.gemm.joined_parts import ALONE, joins, joint_bytes, joint_memory
 from calor_kernel.library.gemm.simt_plan import FOUR, SimtPlan, sums_of
 from calor_kernel.library.matmul.ranking import lack
 from calor_kernel.library.matmul.task import Given
@@ -388,10 +389,11 @@ def _of_pixels(
     weights, far = _rows_of_weights(p, block, steps, info)
     strides = row_major([lead.size for lead in p.leads] + [axis.count for axis in axes])
     part_step = -(-p.size // FOUR) * FOUR
-    target = target_of(steps, dtype, splits * part_step if splits > 1 else 0)
+    phases, joint = phases_of(p, weights), joins(splits, plan, info)
+    parted = splits > 1 and not joint
+    target = target_of(steps, dtype, splits * part_step if parted else 0)
     spans = (reach_of(p.a), (channels.size + groups.size) * weights.row, splits * part_step)
     index = kl.index_dtype(*spans, p.terms + 4 * plan.depth)
-    phases = phases_of(p, weights)
     run = FOUR if len(phases) == 1 and axes[0].count * axes[1].count % FOUR == 0 else 1
     by = (1,) * (2 - len(p.axes)) + phases[0].steps
     to = (step * n for step, n in zip(strides[3:], by, strict=True))
@@ -403,6 +405,10 @@ def _of_pixels(
         work = sum(pixels_of(one.problem) * terms_of(one.problem, channels.size) for one in some)
         tiles = -(-columns // plan.columns) * len(some), -(-outputs.size // plan.rows)
         cubes = (*tiles, splits * groups.size)
+        own: Mapping[str, object] = ALONE
+        if joint:
+            count = tiles[0] * tiles[1] * groups.size
+            own = joint_memory(steps.memory(joint_bytes(splits, count, plan)), splits, count)
         steps.add(
                 conv_simt,
                 Grid(cubes, (plan.units, 1, 1), info.planes[0], index),
@@ -418,7 +424,7 @@ def _of_pixels(
                     for phase in some
                 ],
                 plan=plan, even=block == plan.depth, run=run,
-                **_groups(groups.size, Multiple(far, FOUR), groups.a), **following,
+                **_groups(groups.size, Multiple(far, FOUR), groups.a), **own, **following,
             )  # fmt: skip
     image = groups.size * outputs.size, axes[0].count * axes[1].count
     sizes = (1, 1, p.size, part_step)
