@@ -150,6 +150,19 @@ def test_warps_vote_and_meet_by_assembly() -> None:
     assert_golden(GOLDEN / "warps.cl", print_kernel(built, OpenCLC(subgroups="ptx")))
 
 
+@pytest.mark.parametrize(("subgroups", "first"), [("ptx", 2), ("", 0)])
+def test_loads_are_ahead_of_stores_where_a_compiler_leaves_them(subgroups: str, first: int) -> None:
+    """NVIDIA's compiler does not move a load in front of a store to another buffer."""
+
+    @kernel
+    def doubled(x: Any, y: Any) -> None:
+        for part in range(3):
+            y[part] = x[part] * 2
+
+    text = print_kernel(doubled.build([F, F]), OpenCLC(subgroups=subgroups))
+    assert text[: text.index("y[0] =")].count("= x[") == first
+
+
 def test_a_fence_is_one_of_both_memories() -> None:
     @kernel
     def fenced(x: Any) -> None:

@@ -13,7 +13,13 @@ from typing import Any, Final
 
 from calor_kernel.ir.nodes import Block, Kernel, Operation, Value
 from calor_kernel.ir.ops import OPS
-from calor_kernel.ir.passes import branch_uniform_masks, optimize, split_vectors, sweep
+from calor_kernel.ir.passes import (
+    branch_uniform_masks,
+    load_early,
+    optimize,
+    split_vectors,
+    sweep,
+)
 from calor_kernel.ir.types import Type
 from calor_kernel.printers import expressions as ex
 from calor_kernel.printers import memory, units, vectors
@@ -38,6 +44,8 @@ def print_kernel(kernel: Kernel, dialect: Dialect) -> str:
     """
     fitting = split_vectors(branch_uniform_masks(optimize(kernel)), dialect.widths)
     sweep(fitting)
+    if dialect.loads_early:
+        load_early(fitting)
     return KernelPrinter(fitting, dialect).text()
 
 

@@ -105,9 +105,10 @@ class Dialect:
     functions in plain C. ``reserved`` are words forbidden as variable names. ``inline_names``: the
     languages whose inline texts this one accepts, best first. ``wraps``: whether signed overflow
     wraps around. ``fast_fma``: whether a fused multiply-add is one instruction, so that
-    contractions are allowed. ``spaces``: the address-space qualifiers by memory space.
-    ``positions``: the expressions of a unit's position; ``{0}`` is the axis as a letter, ``{1}`` as
-    a number. ``own_helpers`` are names and texts of functions that replace C helpers, keyed by the
+    contractions are allowed. ``loads_early``: whether compilers leave loads behind the stores
+    before them. ``spaces``: the address-space qualifiers by memory space. ``positions``: the
+    expressions of a unit's position; ``{0}`` is the axis as a letter, ``{1}`` as a number.
+    ``own_helpers`` are names and texts of functions that replace C helpers, keyed by the
     helper's name and its dtypes.
     """
 
@@ -130,6 +131,7 @@ class Dialect:
     positions: Mapping[str, str] = _NOTHING
     own_helpers: Mapping[str, tuple[str, str]] = MappingProxyType({})
     fast_fma: bool = False
+    loads_early: bool = False
     printf: tuple[str, str, str] | None = None
 
     def entry(self, name: str) -> str:

@@ -62,6 +62,7 @@ class OpenCLC(Dialect):
     ) -> None:
         self.fast_fma = fast_fma
         self.subgroups = subgroups
+        self.loads_early = subgroups == "ptx"
         self.positions = planes.positions(subgroups)
         self.dot = dot
         self.fences = fences

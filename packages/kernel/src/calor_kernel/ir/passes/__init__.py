@@ -6,6 +6,7 @@ from calor_kernel.ir.nodes import Kernel
 from calor_kernel.ir.passes.align import align
 from calor_kernel.ir.passes.cubes import fold_cubes
 from calor_kernel.ir.passes.dead import sweep
+from calor_kernel.ir.passes.early_loads import load_early
 from calor_kernel.ir.passes.hoist import hoist
 from calor_kernel.ir.passes.rewriting import Rewriter, clone, on_copy
 from calor_kernel.ir.passes.simplify import simplify
@@ -18,6 +19,7 @@ __all__ = [
     "clone",
     "eliminate_dead",
     "fold_cubes",
+    "load_early",
     "optimize",
     "simplify",
     "split_vectors",
