@@ -173,6 +173,14 @@ def test_chosen_where_it_pays(op, sizes, info):
     assert "transform_sums" not in names(Lowerings(info, lean=True).ask(*said))
 
 
+@pytest.mark.parametrize(("sizes", "kept"), [((2, 40, 28, 72, 3, 1), False), (PAYS[0], True)])
+def test_small_layers_have_direct_sums_where_launches_are_dear(sizes, kept):
+    """The transforms are two launches more."""
+    for info, wanted in ((PLAIN, True), (replace(PLAIN, launch_ns=1770), kept)):
+        (first,) = LOWERINGS["conv"](request_of("conv", square(*sizes), float32, info))
+        assert (first.way.name == "Winograd") == wanted
+
+
 def test_weights_are_transformed_once():
     for op in OPS:
         (first,) = LOWERINGS[op](request_of(op, square(*PAYS[0]), float32, LARGE))

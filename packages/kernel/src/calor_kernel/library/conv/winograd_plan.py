@@ -31,8 +31,8 @@ ITEM: Final = float32.itemsize
 _OUTPUTS: Final = 4
 _TAPS: Final = {False: 7, True: 5}
 # Multiplications of a core in a cycle by products, the bytes that it moves in a cycle, and the
-# cycles of a launch, as measured on an H200. Direct sums take longer than their estimate by the
-# last factor.
+# cycles of a launch, as measured on an H200; where launches are dear, one takes about as many
+# cycles more as nanoseconds. Direct sums take longer than their estimate by the last factor.
 _PRODUCTS, _MOVED, _LAUNCH = 140, 20, 4000
 SLOWER: Final = 1.25
 # Tiles of a product: rows, columns, rate, and the terms that a core loses with each.
@@ -265,7 +265,7 @@ def cycles_of(layer: Layer, plan: Plan, info: DeviceInfo, kept: bool) -> float:
         asked = layer.rows_room, tiles.room, layer.channels, points
         launches = 3 * chunks + (not kept)
     work = chunks * _product(*asked, info.cores)
-    cycles: float = work + moved / (_MOVED * info.cores) + launches * _LAUNCH
+    cycles: float = work + moved / (_MOVED * info.cores) + launches * (_LAUNCH + info.launch_ns)
     return cycles
 
 
