@@ -87,7 +87,7 @@ def test_equal_work_of_several_launches_shares_all_of_them(monkeypatch):
 
     given = floats(600, 24), floats(600, 16, seed=1), floats(600, 16, seed=2), floats(7, 9)
     # Its products have a launch of parts and one that adds them.
-    info = replace(PLAIN, features=PLAIN.features - {"forward_progress"})
+    info = replace(PLAIN, features=PLAIN.features - {"together"})
     before, after = both(monkeypatch, device_with(info), two, *given)
     assert sum(before.values()) == 5
     assert sum(after.values()) == 3

@@ -65,5 +65,5 @@ def test_many_parts_and_large_tiles_are_added_by_a_launch():
     assert [joined_parts.joins(n, small, info) for n in (1, 2, 4, 5)] == [False, True, True, False]
     assert not joined_parts.joins(2, large, info)
     assert not joined_parts.joins(2, small, INFO)
-    without = replace(info, features=info.features - {"forward_progress"})
+    without = replace(info, features=info.features - {"together"})
     assert not joined_parts.joins(2, small, without)
