@@ -176,6 +176,10 @@ def test_float32_where_planes_are_narrow_or_nothing_is_copied_ahead():
     assert first(1024, 1024, 1024, float32, few) == "patches 64x64"
     assert first(1024, 1024, 1024, float32, waiting) == "patches 64x64"
     assert first(512, 512, 512, float32, waiting) == "predicated patches 64x64, sums of 4"
+    # Sums of few terms have more units, which hide the time of loads.
+    assert first(8192, 132, 512, float32, waiting) == "patches 64x128"
+    assert first(8192, 128, 512, float32, waiting) == "patches 64x64"
+    assert first(8192, 128, 512, float32, few) == "patches 128x128"
 
 
 @pytest.mark.parametrize(
