@@ -322,6 +322,23 @@ def test_checksums_that_are_begun(
     assert begun(content, 9)() == zlib.crc32(content, 9)
 
 
+def test_when_the_interpreter_ends_nothing_waits_for_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What a program does then still has checksums and copies: its threads take no more work."""
+    over = ThreadPoolExecutor(1)
+    over.shutdown()
+    for module in (checksums, staging):
+        monkeypatch.setattr(module, "_pool", lambda: over)
+    monkeypatch.setattr(checksums, "_threads", lambda: 4)
+    monkeypatch.setattr(staging, "processors", lambda: 16)
+    given = np.random.default_rng(8).integers(0, 256, 3 * CHUNK, np.uint8)
+    for quick in (checksums._quick, None):
+        monkeypatch.setattr(checksums, "_quick", quick)
+        assert begun(given.data, 9)() == zlib.crc32(given, 9)
+    np.testing.assert_array_equal(copied(Staging(), given), given)
+
+
 ARRAYS: dict[str, Callable[[], Any]] = {
     "rows": lambda: np.random.default_rng(0).standard_normal((1000, 1100)),
     "columns": lambda: np.random.default_rng(0).standard_normal((1100, 1000)).T,

@@ -74,7 +74,7 @@ def begun(content: Content, value: int = 0) -> Callable[[], int]:
         found = crc32(content, value)
         return lambda: found
     if _quick is not None:
-        return _pool().submit(_quick, content, value).result
+        return _submitted(_quick, content, value)
     return _parts_begun(content, value, count)
 
 
@@ -103,15 +103,24 @@ def _parts_begun(content: Content, value: int, count: int) -> Callable[[], int]:
     size = -(-len(view) // count)
     parts = [view[place : place + size] for place in range(0, len(view), size)]
     before = [value, *[0] * (len(parts) - 1)]
-    futures = [_pool().submit(zlib.crc32, *given) for given in zip(parts, before, strict=True)]
+    begun = [_submitted(zlib.crc32, *given) for given in zip(parts, before, strict=True)]
 
     def ended() -> int:
-        found = futures[0].result()
-        for part, future in zip(parts[1:], futures[1:], strict=True):
-            found = _times(_shift(len(part)), found) ^ future.result()
+        found = begun[0]()
+        for part, other in zip(parts[1:], begun[1:], strict=True):
+            found = _times(_shift(len(part)), found) ^ other()
         return found
 
     return ended
+
+
+def _submitted(make: Callable[[Content, int], int], part: Content, value: int) -> Callable[[], int]:
+    try:
+        return _pool().submit(make, part, value).result
+    except RuntimeError:
+        # The interpreter ends, and no thread takes more work.
+        found = make(part, value)
+        return lambda: found
 
 
 @cache

@@ -114,7 +114,12 @@ def _copies(target: Array, array: Array) -> list[tuple[int, Future[None]]]:
     found: list[tuple[int, Future[None]]] = []
     for start in range(0, len(given), size):
         part = slice(start, min(start + size, len(given)))
-        copies = _pool().submit(np.copyto, there[part], given[part])
+        try:
+            copies = _pool().submit(np.copyto, there[part], given[part])
+        except RuntimeError:
+            # The interpreter ends, and no thread takes more work.
+            np.copyto(there[start:], given[start:])
+            break
         found.append((part.stop * array.itemsize, copies))
     return found
 
