@@ -402,6 +402,18 @@ def test_what_waits_for_reuse_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> No
     assert sum(map(len, waiting._idle)) == 4 << 20
 
 
+def test_memory_for_copies_is_given_back_when_nothing_is_sent_for_a_while() -> None:
+    with LocalServer("numpy", limits=Limits(lease_seconds=1.0)) as server:
+        device = calor.device(f"{server.address}/numpy")
+        with calor.device(device):
+            x = calor.asarray(np.ones(1 << 18))
+            assert x.sum().item() == 1 << 18
+            held = device.backend._staging._idle
+            wait_until(lambda: len(held) == 1)
+            wait_until(lambda: len(held) == 0)
+        calor_http.close(device)
+
+
 @pytest.mark.parametrize("streams", ["1", "0"])
 def test_what_is_copied_is_sent_before_the_rest_is(
     server: LocalServer, monkeypatch: pytest.MonkeyPatch, streams: str
