@@ -173,6 +173,7 @@ def _run(given: Sequence[str]) -> int:
             return report.build(
                 device, chosen, results, seed=options.seed, command=_command(given),
                 seconds=time.monotonic() - start,
+                published=options.json is not None or options.markdown is not None,
             )  # fmt: skip
 
         def stuck(result: Result) -> None:

@@ -35,6 +35,7 @@ def build(
     seed: int = 0,
     command: str = "",
     seconds: float = 0.0,
+    published: bool = True,
 ) -> dict[str, Any]:
     """Return the report of a run.
 
@@ -52,12 +53,18 @@ def build(
         Command that repeats the run.
     seconds : float, default 0.0
         Duration in seconds.
+    published : bool, default True
+        Whether the report has its identity: the digests of checks, suite, protocol and packages,
+        which take longer than everything else in it.
 
     Returns
     -------
     dict
-        The report as plain data for JSON.
+        The report as plain data for JSON; without identity the outcomes and verdicts alone.
     """
+    if not published:
+        found = {"profile": selection.profile, "results": rows(results, digests=False)}
+        return {**found, "tiers": verdicts(found)}
     made: dict[str, Any] = {
         "format": FORMAT,
         "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -78,17 +85,18 @@ def build(
     return made
 
 
-def rows(results: Iterable[Result]) -> list[dict[str, Any]]:
+def rows(results: Iterable[Result], *, digests: bool = True) -> list[dict[str, Any]]:
     """Return results in the form of a report, ordered by name."""
     known = suite.checks()
-    return [_row(known[r.name], r) for r in sorted(results, key=lambda r: r.name)]
+    ordered = sorted(results, key=lambda r: r.name)
+    return [_row(known[r.name], r, digests=digests) for r in ordered]
 
 
-def _row(check: Check, result: Result) -> dict[str, Any]:
+def _row(check: Check, result: Result, *, digests: bool) -> dict[str, Any]:
     row = {
         "name": check.name,
         "tier": check.tier,
-        "digest": check.digest,
+        **({"digest": check.digest} if digests else {}),
         "outcome": result.outcome,
         "seconds": round(result.seconds, 4),
     }

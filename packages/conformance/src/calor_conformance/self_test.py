@@ -1,7 +1,7 @@
 """The self-test: the suite catches each broken backend with the checks of the broken feature.
 
 Requirements: each fault runs few checks, so that all faults take a minute: the checks of its ops
-and the contracts. Checks with hypothesis do not count, because they find a fault only by chance.
+and the contracts. Searches do not count, because they find a fault only by chance.
 """
 
 from __future__ import annotations

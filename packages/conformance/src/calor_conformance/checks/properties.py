@@ -1,7 +1,7 @@
-"""Properties: shapes and numbers chosen by hypothesis, besides the fixed rows.
+"""Properties: shapes and numbers that are drawn, besides the fixed rows.
 
-hypothesis shrinks a failure to its smallest case. The search is seeded, so that a report is
-reproducible; another seed searches elsewhere. Each kind of defect also has a fixed row.
+Each example has a seed of its own, so that a report is reproducible; another seed draws others. Of
+a failure the shortest one among further examples is told. Each kind of defect also has a fixed row.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
-from hypothesis import strategies as st
 
 import calor
 from calor.dtypes import DType, float32, int32
@@ -29,35 +27,63 @@ EXAMPLES = 25
 _FEW = 12
 # The release that added these checks.
 SINCE = "0.1"
-SIDES = st.integers(0, 5)
-SHAPES = st.lists(SIDES, min_size=0, max_size=4).map(tuple)
+# How many further examples are tried of what failed.
+SMALLER = 60
+Rng = np.random.Generator
+
+
+def shapes(rng: Rng) -> tuple[int, ...]:
+    """Return a shape of up to four axes, with short and empty ones."""
+    return tuple(int(n) for n in rng.integers(0, 6, int(rng.integers(0, 5))))
 
 
 def searched(
-    place: Place, strategy: Any, body: Callable[[Any], None], examples: int = EXAMPLES
+    place: Place,
+    draw: Callable[[Rng], Any],
+    body: Callable[[Any], None],
+    examples: int = EXAMPLES,
 ) -> None:
-    """Run a function on examples of a strategy and raise the smallest failure."""
-    quiet = settings(
-        max_examples=examples,
-        deadline=None,
-        database=None,
-        phases=(Phase.generate, Phase.shrink),
-        suppress_health_check=list(HealthCheck),
-        verbosity=Verbosity.quiet,
-        print_blob=False,
-    )
+    """Run a function on drawn examples, and raise the shortest failure that is found.
 
-    @seed(place.seed)
-    @quiet
-    @given(strategy)
-    def search(example: Any) -> None:
-        body(example)
+    Parameters
+    ----------
+    place : Place
+        The device, and the seed.
+    draw : callable
+        Returns an example.
+    body : callable
+        Called with an example; raises where it is wrong.
+    examples : int, optional
+        How many are drawn.
+    """
+    for number in range(examples):
+        example = draw(np.random.default_rng([place.seed, 17, number]))
+        try:
+            body(example)
+        except Exception as error:
+            raise _shortest(place, draw, body, repr(example), error) from None
 
-    search()
+
+def _shortest(
+    place: Place,
+    draw: Callable[[Rng], Any],
+    body: Callable[[Any], None],
+    told: str,
+    error: Exception,
+) -> Exception:
+    """Return the error of the example with the shortest text among further ones that fail."""
+    for number in range(SMALLER):
+        example = draw(np.random.default_rng([place.seed, 18, number]))
+        if len(repr(example)) < len(told):
+            try:
+                body(example)
+            except Exception as found:
+                told, error = repr(example), found
+    return error
 
 
 def elementwise(cases: Sequence[Case]) -> Iterator[Check]:
-    """Yield checks of elementwise ops at shapes chosen by hypothesis."""
+    """Yield checks of elementwise ops at drawn shapes."""
     seen: set[str] = set()
     for c in cases:
         if c.elementwise and c.op not in seen:
@@ -74,28 +100,28 @@ def _elementwise(c: Case, dtype: DType) -> Check:
             made = numpy_of(resized.call(*put(arrays), dtype=dtype))
             judge(resized, dtype, arrays, made, place.flushes)
 
-        searched(place, st.tuples(SHAPES, st.integers(0, 2**31)), body, _FEW)
+        searched(place, lambda rng: (shapes(rng), int(rng.integers(1 << 31))), body, _FEW)
 
     return row_check(
         "properties", c, dtype, "full", (run, None), subject=c.op, looks=True, since=SINCE
     )
 
 
-@st.composite
-def _walk(draw: Any) -> tuple[tuple[int, ...], list[tuple[str, Any]]]:
+def _walk(rng: Rng) -> tuple[tuple[int, ...], list[tuple[str, Any]]]:
     """Return a shape and a chain of movement ops that fit it."""
-    shape = draw(st.lists(st.integers(1, 4), min_size=1, max_size=4).map(tuple))
-    start, steps = shape, []
-    for _ in range(draw(st.integers(1, 4))):
-        name = draw(st.sampled_from(["permute", "flip", "index", "reshape", "expand"]))
+    shape = tuple(int(n) for n in rng.integers(1, 5, int(rng.integers(1, 5))))
+    start: tuple[int, ...] = shape
+    steps: list[tuple[str, Any]] = []
+    for _ in range(int(rng.integers(1, 5))):
+        name = str(rng.choice(["permute", "flip", "index", "reshape", "expand"]))
         if name == "permute":
-            order = tuple(draw(st.permutations(range(len(shape)))))
+            order = tuple(int(n) for n in rng.permutation(len(shape)))
             steps.append((name, order))
             shape = tuple(shape[i] for i in order)
         elif name == "flip":
-            steps.append((name, draw(st.integers(0, max(len(shape) - 1, 0)))))
+            steps.append((name, int(rng.integers(max(len(shape), 1)))))
         elif name == "index":
-            cuts = tuple(draw(st.slices(n)) for n in shape)
+            cuts = tuple(_slice(rng, n) for n in shape)
             steps.append((name, cuts))
             shape = np.empty(shape)[cuts].shape
         elif name == "reshape":
@@ -105,6 +131,15 @@ def _walk(draw: Any) -> tuple[tuple[int, ...], list[tuple[str, Any]]]:
             steps.append((name, (2, *shape)))
             shape = (2, *shape)
     return start, steps
+
+
+def _slice(rng: Rng, size: int) -> slice:
+    """Return a slice of an axis, whose ends may be left out or lie beyond it."""
+    start, stop = (
+        None if rng.random() < 0.3 else int(rng.integers(-size - 1, size + 2)) for _ in range(2)
+    )
+    step = None if rng.random() < 0.4 else int(rng.choice([-3, -2, -1, 1, 2, 3]))
+    return slice(start, stop, step)
 
 
 _NUMPY: dict[str, Callable[[Any, Any], Any]] = {
@@ -134,7 +169,7 @@ def _movements(place: Place) -> None:
         assert got.shape == array.shape, f"{got.shape}, not {array.shape}, after {steps}"
         assert (got == array + 1).all(), f"{got}\nnot\n{array + 1}\nafter {steps} on {shape}"
 
-    searched(place, _walk(), body)
+    searched(place, _walk, body)
 
 
 def _reductions(place: Place) -> None:
@@ -147,8 +182,11 @@ def _reductions(place: Place) -> None:
         assert got.shape == want.shape, f"{got.shape}, not {want.shape}"
         assert (got == want).all(), f"{got}\nnot\n{want}\nfor axes {axes} of {array!r}"
 
-    axes = st.lists(st.integers(0, 3), max_size=3)
-    searched(place, st.tuples(SHAPES, axes, st.booleans(), st.integers(0, 99)), body)
+    def draw(rng: Rng) -> Any:
+        axes = [int(a) for a in rng.integers(0, 4, int(rng.integers(0, 4)))]
+        return shapes(rng), axes, bool(rng.random() < 0.5), int(rng.integers(100))
+
+    searched(place, draw, body)
 
 
 def _products(place: Place) -> None:
@@ -160,9 +198,11 @@ def _products(place: Place) -> None:
         got = (calor.asarray(a) @ calor.asarray(b)).numpy()
         assert (got == a @ b).all(), f"{a!r} @ {b!r} gave {got!r}"
 
-    side = st.integers(0, 7)
-    batch = st.lists(st.integers(0, 3), max_size=2).map(tuple)
-    searched(place, st.tuples(side, side, side, batch, st.integers(0, 99)), body)
+    def draw(rng: Rng) -> Any:
+        batch = tuple(int(n) for n in rng.integers(0, 4, int(rng.integers(0, 3))))
+        return (*(int(n) for n in rng.integers(0, 8, 3)), batch, int(rng.integers(100)))
+
+    searched(place, draw, body)
 
 
 def searches() -> Iterator[Check]:
