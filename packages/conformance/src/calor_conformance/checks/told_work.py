@@ -240,8 +240,8 @@ def _features(place: Place, rng: Rng) -> None:
 def _variables(place: Place, rng: Rng) -> None:
     """The doctor tells variables with their meanings, and near names of wrong ones."""
     names = [str(n) for n in rng.choice(list(doctor.VARIABLES), 2, replace=False)]
-    wrong = names[0][:-1]
-    given = {wrong: "3", "CALOR_QUITE_OTHER": "1", "NOT_OF_CALOR": "1"}
+    wrong, other = names[0][:-1], f"{doctor.OWN.upper()}_QUITE_OTHER"
+    given = {wrong: "3", other: "1", "NOT_OF_CALOR": "1"}
     before = {name: os.environ.get(name) for name in given}
     os.environ.update(given)
     try:
@@ -251,7 +251,7 @@ def _variables(place: Place, rng: Rng) -> None:
             os.environ.pop(name) if value is None else os.environ.update({name: value})
     stranger = "not read by calor itself"
     assert rows[wrong] == ("3", f"{stranger}; {names[0]}?"), f"{wrong}: {rows[wrong]}"
-    assert rows["CALOR_QUITE_OTHER"] == ("1", stranger), rows["CALOR_QUITE_OTHER"]
+    assert rows[other] == ("1", stranger), f"{other}: {rows[other]}"
     assert "NOT_OF_CALOR" not in rows, "a variable of others is told"
     assert list(rows) == sorted(rows), f"variables in the order {list(rows)}"
     for name, (value, said) in rows.items():
