@@ -131,8 +131,8 @@ def tables_have_limits(place: Place) -> None:
                 (made[0] if isinstance(made, tuple) else made).numpy()
 
     with _lowered(), quick_collections():
-        # Memos are full then.
-        turn(_LOWERED + 1)
+        # Memos are full then, and the pool has the blocks of as many results that are under way.
+        turn(_CALLS)
         before = _counted(place)
         turn(_CALLS)
         after = _counted(place)
