@@ -9,7 +9,10 @@ from calor_interpreter.device import MANY_UNITS, LanesDevice
 from calor_kernel.library.attention import split_gradient_launch
 from calor_kernel.library.attention.lowering import gradient
 from calor_kernel.library.attention.problem import attention_of
-from calor_kernel.library.attention.split_gradient_launch import gradient_split_refusal
+from calor_kernel.library.attention.split_gradient_launch import (
+    gradient_plan,
+    gradient_split_refusal,
+)
 from calor_kernel.runtime.backend import KernelBackend
 
 from .test_attention import Row, check_backward
@@ -74,6 +77,21 @@ def test_fewer_sums_are_joined_at_once_where_shared_memory_is_small():
     large, small = plans
     assert small.team.together < large.team.together
     assert small.shared_bytes(4, 32) <= info.shared_bytes < large.shared_bytes(4, 32)
+    backend = KernelBackend("lanes", lambda index: LanesDevice(info))
+    check_backward(backend, row, "float32", "attention_gradient")
+
+
+def test_fewer_keys_are_in_a_step_where_shared_memory_is_small():
+    row = Row(1, 32, 1, 1, 40, 128, 128)
+    info = replace(LARGE, shared_bytes=48 << 10)
+    request = request_of(row, float32, 3, info=info)
+    assert gradient_split_refusal(attention_of(request, 3), request) is None
+    ((launch, *_),) = (work.launches for work in gradient(request))
+    plan = dict(launch.build.keywords)["plan"]
+    large = gradient_plan(attention_of(request, 3), replace(request, info=LARGE))
+    assert plan.rows == large.rows == 32
+    assert plan.step < large.step
+    assert plan.shared_bytes(4, 32) <= info.shared_bytes < large.shared_bytes(4, 32)
     backend = KernelBackend("lanes", lambda index: LanesDevice(info))
     check_backward(backend, row, "float32", "attention_gradient")
 

@@ -147,6 +147,9 @@ def gradient_plan(problem: Attention, request: Request) -> GradientPlan:
     # Fewer sums are joined at once where the rows leave less room.
     while plan.team.together > 1 and plan.shared_bytes(item, plane) > info.shared_bytes:
         plan = replace(plan, team=replace(plan.team, together=plan.team.together // 2))
+    # Fewer keys are in a step where that is not enough.
+    while plan.team.unroll > 1 and plan.shared_bytes(item, plane) > info.shared_bytes:
+        plan = replace(plan, team=replace(plan.team, unroll=plan.team.unroll // 2))
     return plan
 
 
