@@ -10,7 +10,7 @@ import pytest
 
 import calor
 from calor import linalg
-from calor_kernel.planning import hosted
+from calor_kernel.planning import blas_threads, hosted
 
 Array = np.ndarray[Any, Any]
 # What kernels do of real matrices.
@@ -125,6 +125,43 @@ def test_steps_of_a_loop_factor(factored: list[str]) -> None:
     wanted = np.linalg.slogdet(x)[1]
     np.testing.assert_allclose(sizes.numpy(), [-wanted, wanted, -wanted], rtol=1e-3)
     np.testing.assert_allclose(last.numpy(), np.linalg.inv(x), rtol=1e-2, atol=1e-4)
+
+
+@pytest.mark.parametrize(("order", "own"), [(40, 1), (512, 3)])
+def test_small_matrices_are_factorized_without_the_threads_of_openblas(
+    order: int, own: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = blas_threads.threads()
+    assert known is not None, "NumPy's wheels have OpenBLAS"
+    before, seen = known.get(), []
+    made = np.linalg.qr
+
+    def noted(*given: Any, **more: Any) -> Any:
+        seen.append(known.get())
+        return made(*given, **more)
+
+    monkeypatch.setattr(np.linalg, "qr", noted)
+    known.set(3)
+    try:
+        x = calor.asarray(_positive(order, order))
+        calor.jit(lambda x: linalg.qr(x)[1] * 2)(x).numpy()
+        assert set(seen) == {own}
+        assert known.get() == 3
+    finally:
+        known.set(before)
+
+
+def test_threads_of_openblas_come_back_after_the_last_of_several_calls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    numbers = [4]
+    known = blas_threads.Threads(lambda: numbers[-1], numbers.append)
+    monkeypatch.setattr(blas_threads, "threads", lambda: known)
+    with blas_threads.one_thread():
+        with pytest.raises(ValueError, match="no result"), blas_threads.one_thread():
+            raise ValueError("no result")
+        assert numbers == [4, 1]
+    assert numbers == [4, 1, 4]
 
 
 def test_gradients_factor(factored: list[str]) -> None:

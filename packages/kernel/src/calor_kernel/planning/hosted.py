@@ -9,6 +9,7 @@ which a processor's kernels have the factors, which are faster than those of Ope
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from math import prod
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from calor.dtypes import float32, float64
 from calor.errors import LinearAlgebraError
 from calor.graph.graph import Graph, Node
 from calor.specs import Spec
+from calor_kernel.planning.blas_threads import one_thread
 from calor_kernel.planning.engine import Engine
 
 # Rows whose decomposition goes through a matrix once for each of its columns, or more often.
@@ -29,6 +31,8 @@ FACTORS: Final = frozenset(
 _LARGE: Final = 16
 _LEAST: Final = 4
 _FEW: Final = 64
+# The order from which on the library's own threads may take part.
+_THREADED: Final = 512
 # What is solved by LU factors, and triangular systems.
 _BY_LU: Final = frozenset(("det", "inv", "slogdet", "solve"))
 # Rows of which devices with cubes of one unit have kernels that are made for them.
@@ -118,6 +122,12 @@ class Factoring:
         list of numpy.ndarray
             The results; NaN for a matrix without one.
         """
+        small = min(operands[0].shape[-2:]) < _THREADED
+        with one_thread() if small else nullcontext():
+            return self._each(operands)
+
+    def _each(self, operands: Sequence[Array]) -> list[Array]:
+        """Return the results of all matrices, also where some have none."""
         try:
             return self._computed(operands)
         except (LinearAlgebraError, np.linalg.LinAlgError):
