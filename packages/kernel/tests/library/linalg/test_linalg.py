@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 
 import calor.linalg  # noqa: F401
+from calor.dtypes import float32, float64
+from calor.specs import spec
 from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
+from calor_kernel.contract.work import Request, View
+from calor_kernel.library.linalg import cholesky_launch
 from calor_kernel.planning import compiling, flows
 from calor_kernel.runtime.backend import KernelBackend
 
@@ -66,6 +70,33 @@ def test_panels_of_cholesky_factors_on_units():
     (found,), (wanted,) = run_op(one_unit(64, 32), "cholesky", [x], {})
     assert np.abs(found - wanted).max() <= 4 * 101 * EPS["float32"]
     assert not np.triu(found, 1).any()
+
+
+@pytest.mark.parametrize("copies", [True, False])
+@pytest.mark.parametrize(("batch", "n"), [(2, 33), (1, 101), (1, 128)])
+def test_cholesky_by_groups_of_columns(monkeypatch, batch, n, copies):
+    """An update subtracts what a group of columns does to all behind it, in the lower triangle."""
+    monkeypatch.setattr(cholesky_launch, "_GROUP", 32)
+    monkeypatch.setattr(cholesky_launch, "_WHOLE", 32)
+    x = definite(batch, n, "float32")
+    x = np.where(np.tri(n, dtype=bool), x, np.nan).astype("float32")
+    features = MANY_UNITS.features - (frozenset() if copies else {"async_copy"})
+    (found,), (wanted,) = run_op(lanes(features=features), "cholesky", [x], {})
+    assert np.abs(found - wanted).max() <= 4 * n * EPS["float32"]
+    assert not np.triu(found, 1).any()
+
+
+@pytest.mark.parametrize(
+    ("n", "dtype", "updates"), [(320, float32, 0), (321, float32, 2), (1000, float32, 7),
+    (1000, float64, 0)], ids=str,
+)  # fmt: skip
+def test_large_matrices_have_an_update_for_each_group_but_the_last(n, dtype, updates):
+    known = spec((n, n), dtype)
+    request = Request("cholesky", {}, (View.dense(known),), (known,), MANY_UNITS)
+    (work,) = cholesky_launch.lower_cholesky(request)
+    labels = [launch.label for launch in work.launches]
+    assert labels.count("cholesky panel") == -(-n // 32)
+    assert labels.count("cholesky update") == updates
 
 
 @pytest.mark.parametrize("place", [0, 5, 36])

@@ -25,8 +25,9 @@ from calor_kernel.library.gemm.simt_plan import ACCESS, FOUR, SimtPlan
 # cube: those that a core of an H200 reads in a microsecond.
 _MOST: Final = 8
 _BYTES: Final = 128 << 10
-# By Vulkan on an H200, products of more cubes than cores lacked parts so, for a reason that is not
-# known yet. There, cubes are not known to run together.
+# By Vulkan on an H200, the first of each unit's four rows was wrong where results are written by
+# whole accesses, in every run alike, and single elements were right. The reason is not known yet.
+# Vulkan's cubes are not known to run together.
 _NEEDED: Final = ("barrier", "atomics", "together")
 
 # The arguments of a launch whose cubes add no parts.

@@ -1,9 +1,10 @@
 """Cholesky factors by panels of columns, one launch each.
 
-Requirements: a panel reads the panels before it alone, so that a matrix takes as many launches as
-it has panels, and no update of what is behind them. Only the lower triangle is read. A cube has a
-tile of a panel's rows, and computes the diagonal block too, because that takes no longer than to
-wait for it. A matrix that is not positive definite gives NaN from its first bad pivot on.
+Requirements: a panel subtracts the products of the panels before it, so that a matrix takes as many
+launches as it has panels. Of a large matrix these are the panels of its group of columns alone: an
+update subtracts a group's products from all that is behind it. Only the lower triangle is read. A
+cube has a tile of a panel's rows, and computes the diagonal block too, because that takes no longer
+than to wait for it. A matrix that is not positive definite gives NaN from its first bad pivot on.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ def cholesky_panel(
     x: kl.In,
     factor: kl.InOut,
     n: kl.Size,
+    begin: kl.Size,
     first: kl.Size,
     tiles: kl.Size,
     *,
@@ -27,8 +29,9 @@ def cholesky_panel(
 ) -> None:
     """Write the columns from ``first`` on of lower factors, for a tile of rows; 0 above them.
 
-    The units of a cube are a square, and each has two rows by two columns of both blocks.
-    ``tall``: whether there are rows below the diagonal block.
+    In ``x`` the products of columns before ``begin`` are subtracted. The units of a cube are a
+    square, and each has two rows by two columns of both blocks. ``tall``: whether there are rows
+    below the diagonal block.
     """
     keep_registers()
     dtype, half = x.dtype, block // 2
@@ -37,7 +40,8 @@ def cholesky_panel(
     rows = [unit // half + i * half for i in range(2)]
     columns = [unit % half + j * half for j in range(2)]
     below = first + tile * block
-    square, rest = remainders(factor, base, n, first, below, rows, columns, block, tall)
+    terms = begin, first
+    square, rest = remainders(factor, base, n, terms, below, rows, columns, block, tall)
     for i in range(2):
         for j in range(2):
             row, column = first + rows[i], first + columns[j]
@@ -75,7 +79,7 @@ def remainders(
     factor: kl.Pointer,
     base: kl.Index,
     n: kl.Number,
-    first: kl.Number,
+    terms: tuple[kl.Number, kl.Number],
     below: kl.Number,
     rows: list[kl.Number],
     columns: list[kl.Number],
@@ -84,9 +88,9 @@ def remainders(
 ) -> tuple[kl.Registers, kl.Registers]:
     """Return a unit's products of the rows of both blocks with those of the diagonal block.
 
-    The sums go over the columns before ``first``.
+    ``terms``: the first column of the sums, and that behind their last, where the block begins.
     """
-    dtype = factor.dtype
+    dtype, (start, first) = factor.dtype, terms
     lanes = lanes_of(dtype)
     # A line more than its elements, so that lines begin in different banks.
     pitch = block + lanes
@@ -102,9 +106,9 @@ def remainders(
                     row = kl.min(sides[s] + rows[i], n - 1)
                     held[s][i, j] = factor[base + row * n + begin + columns[j]]
 
-    if first > 0:
-        take(0)
-    for begin in kl.loop_range(0, first, block):
+    if first > start:
+        take(start)
+    for begin in kl.loop_range(start, first, block):
         kl.barrier()
         for s in range(len(sides)):
             for i in range(2):
