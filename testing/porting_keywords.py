@@ -355,6 +355,14 @@ ROWS = (
         "x",
     ),
     Keyword(
+        "use_reentrant",
+        "t",
+        "torch.utils.checkpoint.checkpoint(torch.sin, x, use_reentrant=False)",
+        "calor.checkpoint(calor.sin, use_reentrant=False)(x)",
+        "calor.checkpoint(calor.sin)(x)",
+        "np.sin(x)",
+    ),
+    Keyword(
         "overwrite_input",
         "n",
         "F.median(x.copy(), overwrite_input=True)",

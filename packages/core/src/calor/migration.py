@@ -388,7 +388,10 @@ ADVICE: Final[Mapping[str, str]] = {
     "non_blocking": "transfers need no mark, so leave it out",
     "enable_gqa": "fewer heads of keys and values than of queries are taken as they are",
     "overwrite_input": "leave it out",
+    "use_reentrant": "leave it out",
 }
+# Functions that return a function, to which others give its arguments as well.
+_CURRIED: Final = {"checkpoint"}
 _NAMES: Final = {row.theirs: row.ours for row in NAMES}
 _METHODS: Final = {row.theirs: row.ours for row in METHODS}
 
@@ -459,6 +462,8 @@ def wrong_call(
     if called == "__init__":
         called = type(positional[0]).__qualname__
     text = str(error).replace(f"{function.__qualname__}()", f"{called}()")
+    if called in _CURRIED and len(positional) > len(accepted):
+        return TypeError(f"{text}; it returns a function: calor.{called}(function)(x)")
     if "out" in keywords:
         # NumPy's reductions call the method of their name with out=None.
         if keywords["out"] is None:

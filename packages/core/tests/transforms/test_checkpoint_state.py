@@ -357,3 +357,12 @@ def test_a_state_that_is_written_after_the_backward_pass_is_not_held() -> None:
     moment[...] = calor.asarray(np.ones(3))
     assert before() is None
     assert loss.item() == 5.0
+
+
+def test_arguments_beside_the_function_are_explained() -> None:
+    x = calor.ones(2)
+    for options in ({}, {"use_reentrant": False}):
+        with pytest.raises(TypeError, match=r"a function: calor.checkpoint\(function\)\(x\)"):
+            calor.checkpoint(calor.sin, x, **options)
+    with pytest.raises(TypeError, match="'use_reentrant'; leave it out"):
+        calor.checkpoint(calor.sin, use_reentrant=False)

@@ -14,6 +14,7 @@ from calor.dtypes import bool_
 from calor.errors import ArgumentError, GradientError
 from calor.functions.creation import zeros
 from calor.graph.graph import Graph
+from calor.keywords import explained
 from calor.local import local
 from calor.ops.backpropagation import backpropagate
 from calor.ops.base import Op, op
@@ -349,6 +350,7 @@ def as_now(tensor: Any) -> Any:
 _NO_TENSOR = spec((), bool_)
 
 
+@explained  # type: ignore[arg-type]
 def checkpoint(function: Callable[..., Any]) -> Callable[..., Any]:  # numpydoc ignore=RS01
     """Return the function with its intermediates recomputed for the gradient, not stored.
 
