@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 import calor
@@ -44,6 +45,7 @@ TAKEN = [
     (Mapping[str, int], [{}, {"a": 1}], [[("a", 1)], None]),
     (Iterable[int], [[], {1}, iter([1])], [3, None]),
     (Range, [COUNT], [1, None]),
+    (npt.NDArray[np.int64], [np.arange(2), calor.arange(2)], [1, [1], None]),
 ]
 
 

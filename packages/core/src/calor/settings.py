@@ -139,6 +139,9 @@ def kind_of(annotation: Any) -> Kind | None:
     """
     annotation = NoneType if annotation is None else annotation
     origin, inside = get_origin(annotation), get_args(annotation)
+    alias = getattr(annotation if origin is None else origin, "__value__", None)
+    if alias is not None:
+        return kind_of(alias)  # It is a name of a type, as NumPy's are since Python has these.
     if origin in (Union, UnionType):
         return _either([kind_of(part) for part in inside])
     if origin is Literal:
