@@ -27,7 +27,8 @@ from calor_router.told import Placement
 
 MODULES = (
     "models/operators-elementwise", "models/operators-moving", "models/operators-neural",
-    "models/operators-others", "models/drawn-graphs", "models/exported-ops",
+    "models/operators-others", "models/operators-fused", "models/drawn-graphs",
+    "models/exported-ops",
     "models/exported-layers", "models/served", "devices/routed-programs",
     "devices/streamed-programs", "devices/a-router-as-a-device", "devices/a-served-device",
     "devices/served-accounts", "devices/served-clients",
@@ -75,6 +76,15 @@ def test_an_attribute_that_is_not_read_is_found(
     broken = [replace(v, function=_without(attribute)(v.function)) for v in versions]
     monkeypatch.setitem(REGISTRY.table, ("", operator), broken)
     assert failures(f"models/operators-{check}", 6)
+
+
+def test_a_factor_of_a_fused_operator_that_is_not_read_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    key = "com.microsoft", "QuickGelu"
+    broken = [replace(v, function=_without("alpha")(v.function)) for v in REGISTRY.table[key]]
+    monkeypatch.setitem(REGISTRY.table, key, broken)
+    assert failures("models/operators-fused", 4)
 
 
 def test_a_pass_that_takes_another_epsilon_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ from .base import Array, Check, Place
 
 CONTRACT: Final = "a model has the meaning of its operators, in each opset and with each attribute"
 PACKAGE: Final = "calor_onnx"
-GROUPS: Final = ("elementwise", "moving", "neural", "others")
+GROUPS: Final = ("elementwise", "moving", "neural", "others", "fused")
 _TURNS: Final = 2
 _COMPILED: Final = 24
 _NEAR: Final = 2e-4
