@@ -28,6 +28,7 @@ from .checks import (
     carries_of_dtypes,
     casts_at_ties,
     casts_there_and_back,
+    chains_of_moves,
     changed_between_passes,
     changed_settings,
     changed_weights,
@@ -350,6 +351,7 @@ def _contracts() -> Iterator[Check]:
     yield from told_work.told_work()
     yield from shown_runs.shown_runs()
     yield from read_elsewhere.read_elsewhere()
+    yield from chains_of_moves.chains_of_moves()
 
 
 def _narrow() -> Iterator[Check]:

@@ -83,10 +83,10 @@ def _to(dtype: DType, x: Any) -> Any:
     return x.astype(dtype)
 
 
-def _same(got: Array, want: Array) -> Array:
+def same_bits(got: Array, want: Array) -> Array:
     """Return where numbers are one, signs of zeros included and NaN as one number."""
     if got.dtype.kind == "c":
-        return _same(got.real, want.real) & _same(got.imag, want.imag)
+        return same_bits(got.real, want.real) & same_bits(got.imag, want.imag)
     if got.dtype.kind in "biu":
         return np.asarray(got == want)
     a, b = got.astype(np.float64), want.astype(np.float64)
@@ -115,7 +115,7 @@ def _run(outer: DType, place: Place) -> None:
         with np.errstate(all="ignore"):
             exact = cast(cast(x, dtype=d), dtype=outer)
         for what, want in (("two programs give", plain), ("exact steps give", exact)):
-            same = _same(got, want)
+            same = same_bits(got, want)
             if not same.all():
                 at = int(np.argmin(same))
                 raise AssertionError(
