@@ -38,6 +38,7 @@ from .checks import (
     complex_points,
     composites,
     constant_operands,
+    counts_left,
     crossings,
     damaged_files,
     declarations,
@@ -70,6 +71,7 @@ from .checks import (
     exported_models,
     extreme_points,
     features,
+    forms_of_arguments,
     found_nans,
     fresh_objects,
     function_dtypes,
@@ -96,6 +98,7 @@ from .checks import (
     lowered_transforms,
     mapped_forms,
     mapping,
+    masks_beside_axes,
     members_alone,
     memory,
     mirror_images,
@@ -112,6 +115,7 @@ from .checks import (
     orders_of_axes,
     orders_of_views,
     paired_options,
+    pairs_of_dtypes,
     parameter_forms,
     partitions,
     persistence,
@@ -352,6 +356,10 @@ def _contracts() -> Iterator[Check]:
     yield from shown_runs.shown_runs()
     yield from read_elsewhere.read_elsewhere()
     yield from chains_of_moves.chains_of_moves()
+    yield from forms_of_arguments.forms_of_arguments()
+    yield from masks_beside_axes.masks_beside_axes()
+    yield from pairs_of_dtypes.pairs_of_dtypes()
+    yield from counts_left.counts_left()
 
 
 def _narrow() -> Iterator[Check]:
