@@ -78,6 +78,7 @@ from .checks import (
     given_devices,
     gradients,
     graphs,
+    grids_of_axes,
     history,
     holders_of_values,
     host_arrays,
@@ -117,6 +118,7 @@ from .checks import (
     paired_options,
     pairs_of_dtypes,
     parameter_forms,
+    partial_states,
     partitions,
     persistence,
     points,
@@ -360,6 +362,8 @@ def _contracts() -> Iterator[Check]:
     yield from masks_beside_axes.masks_beside_axes()
     yield from pairs_of_dtypes.pairs_of_dtypes()
     yield from counts_left.counts_left()
+    yield from grids_of_axes.grids_of_axes()
+    yield from partial_states.partial_states()
 
 
 def _narrow() -> Iterator[Check]:

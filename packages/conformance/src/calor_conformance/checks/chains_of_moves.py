@@ -71,8 +71,9 @@ def _fill(rng: Rng, a: Array) -> Any:
 def _padded(rng: Rng, a: Array) -> Pair:
     widths = tuple((int(b), int(e)) for b, e in rng.choice((0, 0, 1, 2), (a.ndim, 2)))
     value = _fill(rng, a)
+    told = f"pad {widths} {value}"
     return (lambda t: calor.pad(t, widths, value=value),
-            lambda x: np.pad(x, widths, constant_values=value), f"pad {widths} {value}")  # fmt: skip
+            lambda x: np.pad(x, widths, constant_values=value), told)  # fmt: skip
 
 
 def _cut(rng: Rng, a: Array) -> Pair:
@@ -118,9 +119,10 @@ def _rolled(rng: Rng, a: Array) -> Pair:
 def _joined(rng: Rng, a: Array) -> Pair:
     """Read a value twice: beside itself in another order."""
     axis, turn = _axis(rng, a.ndim), _axis(rng, a.ndim)
+    told = f"join {axis} {turn}"
     if rng.random() < 0.5:
         return (lambda t: calor.concat([t, calor.flip(t, axis=turn)], axis=axis),
-                lambda x: np.concatenate([x, np.flip(x, turn)], axis), f"join {axis} {turn}")  # fmt: skip
+                lambda x: np.concatenate([x, np.flip(x, turn)], axis), told)  # fmt: skip
     return (lambda t: calor.stack([calor.flip(t, axis=turn), t], axis=axis),
             lambda x: np.stack([np.flip(x, turn), x], axis), f"stack {axis} {turn}")  # fmt: skip
 
@@ -165,7 +167,7 @@ def _scaled(rng: Rng, a: Array) -> Pair:
 
 def _summed(rng: Rng, a: Array) -> Pair:
     axis, keep = _axis(rng, a.ndim), bool(rng.integers(2))
-    if a.dtype.kind == "c" or a.dtype.itemsize >= 4 and rng.random() < 0.6:
+    if a.dtype.kind == "c" or (a.dtype.itemsize >= 4 and rng.random() < 0.6):
         return (lambda t: calor.sum(t, axis=axis, keepdims=keep, dtype=t.dtype),
                 lambda x: np.sum(x, axis, keepdims=keep, dtype=x.dtype), f"sum {axis}")  # fmt: skip
     return (lambda t: calor.max(t, axis=axis, keepdims=keep),
@@ -181,7 +183,8 @@ def _total(rng: Rng, a: Array) -> Pair:
 def _curved(rng: Rng, a: Array) -> Pair:
     choices: tuple[Pair, ...] = (
         (calor.sin, np.sin, "sin"), (calor.cos, np.cos, "cos"),
-        (lambda t: t * t, lambda x: x * x, "square"), (lambda t: t * 0.5, lambda x: x * 0.5, "half"),
+        (lambda t: t * t, lambda x: x * x, "square"),
+        (lambda t: t * 0.5, lambda x: x * 0.5, "half"),
     )  # fmt: skip
     return choices[int(rng.integers(len(choices)))]
 
