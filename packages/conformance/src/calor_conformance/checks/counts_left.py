@@ -55,6 +55,10 @@ def _corrections(rng: Rng, length: int) -> float:
         int(rng.integers(10))])  # fmt: skip
 
 
+def _rooted(of: Meaning, line: Array) -> float:
+    return float(np.sqrt(of(line)))
+
+
 def _drawn(name: str, rng: Rng, length: int) -> tuple[dict[str, Any], Meaning]:
     """Return options of a function, and what it means for a line."""
     if name in ("nanvar", "nanstd", "var", "std"):
@@ -66,15 +70,15 @@ def _drawn(name: str, rng: Rng, length: int) -> tuple[dict[str, Any], Meaning]:
             lambda line: _variance(line, correction))  # fmt: skip
         root = name.endswith("std")
         options = {} if correction == 0 and rng.random() < 0.5 else {"correction": number}
-        return options, (lambda line: np.sqrt(variance(line))) if root else variance
+        return options, partial(_rooted, variance) if root else variance
     if name in ("nansum", "nanprod"):
         dtype = (None, float32, float64)[int(rng.integers(3))]
-        of = np.sum if name == "nansum" else np.prod
+        summed: Any = np.sum if name == "nansum" else np.prod
         options = {} if dtype is None else {"dtype": dtype}
-        return options, partial(_left, of, float(name == "nanprod"))
+        return options, partial(_left, summed, float(name == "nanprod"))
     if name in ("nanquantile", "nanpercentile", "quantile", "percentile"):
         q = float(rng.choice((0, 0.1, 0.25, 0.5, 0.9, 1)))
-        method = str(rng.choice(("linear", "lower", "higher", "midpoint")))
+        method: Any = str(rng.choice(("linear", "lower", "higher", "midpoint")))
         scale = 100 if "percentile" in name else 1
         options = {"q": q * scale, "method": method}
         if name.startswith("nan"):

@@ -175,8 +175,7 @@ def _twice(rng: Rng, place: Place) -> None:
             _near(got, np.diag(want), f"hessian by {k} and {m} {told}")
     along = [rng.integers(-2, 3, size).astype(np.float32) for _ in given]
     pushed = calor.jvp(program, tuple(given), tuple(map(calor.asarray, along)))[1]
-    want = sum(slopes[k] * along[k] for k in range(count))
-    _near(pushed, want, f"jvp {told}")
+    _near(pushed, sum(slopes[k] * along[k] for k in range(count)), f"jvp {told}")
     back = calor.vjp(total, *given)[1](calor.asarray(1.0, dtype=float32))
     for k, got in enumerate(back):
         _near(got, slopes[k], f"vjp by {k} {told}")
@@ -290,7 +289,7 @@ def _axes(rng: Rng, place: Place) -> None:
         return sum(calor.sum(calor.asarray(w) * y) for w, y in parts)
 
     def meant(x: Array) -> float:
-        mixed = [np.moveaxis(x, axes[some], 0) if k == some else r for k, r in enumerate(rows)]
+        mixed = [np.moveaxis(x, axes[some] or 0, 0) if k == some else r for k, r in enumerate(rows)]
         made = [program(*(r[n] if m else r for r, m in zip(mixed, mapped, strict=True)))
                 for n in range(size)]  # fmt: skip
         parts = [made[0][k] if a is None else np.moveaxis(np.stack([m[k] for m in made]), 0, a)

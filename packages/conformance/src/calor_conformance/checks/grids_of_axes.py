@@ -100,11 +100,12 @@ def _differences(rng: Rng) -> None:
         axis, axes = None, list(range(count))
         spacing = [_points(rng, n) for n in shape]
     told = f"gradient of {shape}, {spacing}, {axis=}, {order=}"
-    plain = [s.astype(np.float64) if isinstance(s, np.ndarray) else s for s in spacing]
+    plain: Any = [s.astype(np.float64) if isinstance(s, np.ndarray) else s for s in spacing]
+    meaning: Any = np.gradient
     # NumPy gives an array alone for one axis.
     _linear(
         lambda t: calor.gradient(t, *_given(spacing), axis=axis, edge_order=order),
-        lambda a: np.gradient(a, *plain, axis=axis, edge_order=order), x, rng, told,
+        lambda a: meaning(a, *plain, axis=axis, edge_order=order), x, rng, told,
     )  # fmt: skip
 
 
@@ -166,9 +167,6 @@ def _areas(rng: Rng) -> None:
         line = np.moveaxis(whole.reshape(*rest, shape[axis]), -1, axis)
     wide = line.astype(np.float64)
     told = f"of {shape} at {line.tolist()} along {axis}"
-    _linear(lambda t: calor.trapezoid(t, calor.asarray(line), axis=axis),
-            lambda a: np.trapezoid(a, wide, axis=axis) if hasattr(np, "trapezoid")
-            else np.trapz(a, wide, axis=axis), y, rng, f"trapezoid {told}")  # fmt: skip
 
     def sums(a: Array) -> Array:
         moved = np.moveaxis(a, axis, -1)
@@ -176,6 +174,8 @@ def _areas(rng: Rng) -> None:
         parts = (moved[..., 1:] + moved[..., :-1]) / 2 * np.diff(at, axis=-1)
         return np.moveaxis(np.cumsum(parts, -1), -1, axis)
 
+    _linear(lambda t: calor.trapezoid(t, calor.asarray(line), axis=axis),
+            lambda a: np.take(sums(a), -1, axis), y, rng, f"trapezoid {told}")  # fmt: skip
     _linear(lambda t: calor.cumulative_trapezoid(t, calor.asarray(line), axis=axis), sums, y, rng,
             f"cumulative_trapezoid {told}")  # fmt: skip
 

@@ -51,10 +51,10 @@ def _cases(rng: Rng) -> Iterator[tuple[str, Array, Any, Array]]:
             if first + width > rank:
                 continue
             shape = tuple(int(n) for n in rng.integers(2, 4, rank))
-            array = rng.integers(-99, 100, shape).astype(np.float32)
+            array: Array = rng.integers(-99, 100, shape).astype(np.float32)
             mask = rng.random(shape[first : first + width]) < 0.6
             cuts = [_cut(rng, n) for n in shape]
-            key = (*cuts[:first], mask, *cuts[first + width :])
+            key: Any = (*cuts[:first], mask, *cuts[first + width :])
             if rng.random() < 0.4:
                 key = (*cuts[:first], mask, Ellipsis) if rng.random() < 0.5 else (
                     *key[: first + 1], None, *key[first + 1 :])  # fmt: skip
@@ -97,7 +97,7 @@ def _run(place: Place) -> None:
 
 
 def _gradient(array: Array, key: Any, value: Array, rng: Rng, told: str) -> None:
-    weights = rng.integers(-9, 10, array.shape).astype(np.float32)
+    weights = np.asarray(rng.integers(-9, 10, array.shape), np.float32)
     given = _given(key)
 
     def loss(x: Any, v: Any) -> Any:

@@ -180,9 +180,9 @@ def _run_numbers(dtype: DType, place: Place) -> None:
                 continue
             for turned in (False, True):
                 t = calor.asarray(x)
-                pair = (number, t) if turned else (t, number)
+                pair: tuple[Any, Any] = (number, t) if turned else (t, number)
                 told = f"{name} of {pair[0]!r} and {pair[1]!r}"
-                made = _made(call, *pair, place.interpreted and rng.random() < 0.1)
+                made = _made(call, pair[0], pair[1], place.interpreted and rng.random() < 0.1)
                 assert _dtype(made) == of(due), f"{told} is {made.dtype}, not {of(due)}"
         made = calor.result_type(calor.asarray(x), number)
         assert str(made) == due, f"result_type of {dtype} and {number!r} is {made}, not {due}"
