@@ -22,7 +22,7 @@ from calor.dtypes import float32, float64, int64
 from .base import Array, Check, Place
 
 CONTRACT: Final = "a reduction counts the elements that are left of each line, in every option"
-_TURNS, _NEAR = 30, 2e-4
+_TURNS, _NEAR = 24, 2e-4
 Rng = np.random.Generator
 Meaning = Callable[[Array], Any]
 
@@ -192,7 +192,7 @@ def _gradient(
 
 def _run(name: str, place: Place) -> None:
     for turn in range(_TURNS):
-        if place.tries(turn, 15):
+        if place.tries(turn, 12):
             _run_one(name, np.random.default_rng([place.seed, 507, *name.encode(), turn]), place)
 
 

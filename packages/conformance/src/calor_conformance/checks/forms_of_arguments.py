@@ -21,7 +21,7 @@ from calor.dtypes import bool_, float32, float64, int32, int64
 from .base import Array, Check, Place
 
 CONTRACT: Final = "a transform means the same in every form and at every place of its arguments"
-_TURNS, _NEAR = 16, 2e-5
+_TURNS, _NEAR = 12, 2e-5
 Rng = np.random.Generator
 
 
@@ -313,7 +313,7 @@ _FORMS: Final[dict[str, Callable[[Rng, Place], None]]] = {
 
 def _run(name: str, place: Place) -> None:
     for turn in range(_TURNS):
-        if place.tries(turn, 16):
+        if place.tries(turn, 12):
             number = list(_FORMS).index(name)
             _FORMS[name](np.random.default_rng([place.seed, 503, number, turn]), place)
 
