@@ -96,7 +96,7 @@ def received_there(content: bytes) -> dict[str, Callable[[], Any]]:
     def ours() -> Any:
         fed = Fed(frame)
         while True:
-            for _, message in incoming.written(fed.recv_into(incoming.room())):
+            for _, message, _ in incoming.written(fed.recv_into(incoming.room())):
                 return message
 
     return {"ours": ours, **_wsproto("SERVER", lambda: Fed(frame))}

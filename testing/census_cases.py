@@ -279,6 +279,7 @@ def _moves() -> Iterator[Named]:
     square: Operand = ((2048, 2048), "float32")
     small: Operand = ((64, 1000), "float32")
     few: Operand = ((1000, 5), "float32")
+    boxes: Operand = ((8, 900, 4), "float32")
     found: list[tuple[str, Function, tuple[Operand, ...]]] = [
         ("slice", lambda x: x[:, 100:1900:2] + 1, (square,)),
         ("pad", lambda x: calor.pad(x, ((1, 2), (3, 4))) * 2, (square,)),
@@ -293,6 +294,12 @@ def _moves() -> Iterator[Named]:
         ("maximum", lambda x: calor.max(x, axis=0), (square,)),
         ("norm of all", lambda x: (x * x).sum().sqrt(), (square,)),
         ("logsumexp", lambda x: calor.logsumexp(x, axis=1), (square,)),
+        # The corners of pairs are rows of two values that lie below axes of their own.
+        (
+            "corners",
+            lambda x, y: calor.maximum(x[:, :, None, :2], y[:, None, :100, 1:3]),
+            (boxes, boxes),
+        ),
         # As many short rows as a vector has lanes keep two values each.
         ("softmaxes of few", lambda x, y: calor.softmax(x * y) * calor.softmax(x - y), (few, few)),
     ]

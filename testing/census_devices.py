@@ -237,7 +237,8 @@ def opencl() -> DescribedDevice:
 
 def wgpu() -> DescribedDevice:
     """Return an NVIDIA H200 as its Vulkan driver describes it."""
-    from calor_wgpu.description import describe, with_last_cache
+    from calor_wgpu.description import describe
+    from calor_wgpu.probes.last_cache import with_last_cache
     from calor_wgpu.toolchain import WgpuToolchain
     from calor_wgpu.wgsl import WGSL
 

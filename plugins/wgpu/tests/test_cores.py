@@ -10,9 +10,9 @@ import pytest
 from calor.errors import CompileError
 from calor_interpreter.device import MANY_UNITS, LanesDevice
 from calor_kernel.runtime.autotune import tuning_lines
-from calor_wgpu.description import with_last_cache
 from calor_wgpu.probes import cores
 from calor_wgpu.probes.cores import STEPS, cores_of, counted, with_cores
+from calor_wgpu.probes.last_cache import with_last_cache
 from device_runs import run
 
 US = 1e-6

@@ -7,7 +7,7 @@ the size of subgroups) are found by a kernel when the device is opened.
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -26,15 +26,11 @@ _UNITS: Final = 1024  # limit of units in a cube: beyond it, registers are too f
 # Default number of GPU cores, which adapters do not report; timed kernels count them if possible.
 _CORES: Final = MappingProxyType({"DiscreteGPU": 80, "IntegratedGPU": 16})
 # Vendors with planes of 32 units, whatever their drivers list: NVIDIA and Apple.
-_NVIDIA, _APPLE = 0x10DE, 0x106B
+NVIDIA, APPLE = 0x10DE, 0x106B
 # NVIDIA's Vulkan takes all registers for attention of larger tiles: on an H200 it takes 1.16 of the
 # time of smaller ones.
-_REGISTERS: Final = MappingProxyType({_NVIDIA: 150})
+_REGISTERS: Final = MappingProxyType({NVIDIA: 150})
 
-# NVIDIA's GPUs of so many cores have a last cache of so many bytes at least (A100, H100, L40, B200
-# and their kin), which no adapter reports.
-_MANY_CORES: Final = 100
-_LAST_CACHE: Final = 40 << 20
 # Between launches that wait for each other, on an H200.
 _LAUNCH_NS: Final = 1770
 
@@ -51,7 +47,7 @@ def language(device: Any, number: int) -> WGSL:
     sizes = {
         size for key, size in info.items() if key.endswith(("group_min_size", "group_max_size"))
     }
-    if not (processor or len(sizes) == 1 or info["vendor_id"] in (_NVIDIA, _APPLE)):
+    if not (processor or len(sizes) == 1 or info["vendor_id"] in (NVIDIA, APPLE)):
         shown["lanes"] = 1
     return WGSL(
         wide=wide,
@@ -60,7 +56,7 @@ def language(device: Any, number: int) -> WGSL:
         atomics_64=wide and "shader-int64-atomic-all-ops" in features,
         float_atomics="shader-float32-atomic" in features,
         coherent="memory-decoration-coherent" in features and info["backend_type"] == "Vulkan",
-        runs_on=info["vendor_id"] == _NVIDIA,
+        runs_on=info["vendor_id"] == NVIDIA,
         diverges="subgroup-barrier" in features and not processor,
         **asdict(undefined.seen(number, info["backend_type"] == "Vulkan")),
         buffers=limits["max-storage-buffers-per-shader-stage"],
@@ -93,7 +89,7 @@ def describe(device: Any, dialect: WGSL) -> DeviceInfo:
         arguments=min(256, dialect.buffers - dialect.limited),
         # A kernel has a body for each buffer that a number chooses.
         choices=32,
-        launch_ns=_LAUNCH_NS if info["vendor_id"] == _NVIDIA else 0,
+        launch_ns=_LAUNCH_NS if info["vendor_id"] == NVIDIA else 0,
         cores=_CORES.get(info["adapter_type"], os.cpu_count() or 1),
         caches=(1 << 17,),
         max_cubes=(2**31 - 1, MOST_CUBES, MOST_CUBES),
@@ -104,10 +100,3 @@ def describe(device: Any, dialect: WGSL) -> DeviceInfo:
         align=max(64, limits["min-storage-buffer-offset-alignment"]),
         native={"driver": info["description"], "wgpu": wgpu.__version__},
     )
-
-
-def with_last_cache(described: DeviceInfo, info: Any) -> DeviceInfo:
-    """Return the description with the last cache that a GPU of its vendor and its cores has."""
-    if info["vendor_id"] != _NVIDIA or described.cores < _MANY_CORES:
-        return described
-    return replace(described, caches=(*described.caches, _LAST_CACHE))

@@ -7,9 +7,10 @@ import wgpu
 from calor.errors import DeviceError
 from calor_kernel.device.protocol import Device
 from calor_wgpu.probes.cores import with_cores
+from calor_wgpu.probes.last_cache import with_last_cache
 
 from ._bindings import Stream, adapters, device
-from .description import describe, language, with_last_cache
+from .description import describe, language
 from .memory import WgpuMemory
 from .queue import WgpuQueue
 from .toolchain import WgpuToolchain

@@ -7,7 +7,10 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from calor import tree
+from calor.dtypes import as_dtype, names_dtype
 from calor.errors import ArgumentError, DTypeError, GradientError, ShapeError
 from calor.functions.creation import asarray, ones, zeros
 from calor.local import local
@@ -78,6 +81,13 @@ def seed_for(output: Any, gradient: Any) -> Any:
     return gradient
 
 
+def from_numpy(leaf: Any) -> Any:
+    """Return a floating or complex number or array of NumPy as a tensor, and others as they are."""
+    if isinstance(leaf, np.ndarray | np.generic) and names_dtype(leaf.dtype.name):
+        return asarray(leaf) if as_dtype(leaf.dtype.name).is_inexact else leaf
+    return leaf
+
+
 class Differentiating:
     """Arguments prepared for a transform: each differentiable tensor ends in a leaf of its own.
 
@@ -110,6 +120,7 @@ class Differentiating:
     def _leaf(self, leaf: Any, owned: bool) -> tuple[Any, Any]:
         if type(leaf) in (float, complex):
             leaf = asarray(leaf)
+        leaf = from_numpy(leaf)
         if not isinstance(leaf, Handle) or not leaf._value.spec.dtype.is_inexact:
             return None, leaf
         if owned and leaf._record is None:

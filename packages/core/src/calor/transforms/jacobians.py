@@ -15,7 +15,7 @@ from calor.ops.movement import reshape
 from calor.tensor.values import Handle
 from calor.transforms.batching.movement import moved
 from calor.transforms.forward import Linearized
-from calor.transforms.grad import Differentiated, picked
+from calor.transforms.grad import Differentiated, from_numpy, picked, with_leaves
 from calor.transforms.vmap import vmap
 
 
@@ -209,7 +209,8 @@ def _of_chosen(
             given[n] = x
         return function(*given, **kwargs)
 
-    return run, [args[n] for n in numbers], one
+    chosen = [with_leaves(args[n], map(from_numpy, tree.leaves(args[n]))) for n in numbers]
+    return run, chosen, one
 
 
 def _moves(x: Any) -> bool:
