@@ -7,8 +7,11 @@ and is no part of it. In a pass of wgpu that is so; OpenCL's queue gets other wo
 of a sample's begin and end take the device microseconds, so short calls are repeated in a sample.
 """
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
 from time import perf_counter
 from typing import Any, Protocol
 
@@ -94,11 +97,14 @@ def collected(engine: Any) -> Iterator[list[Launches]]:
         found.append((recorded, tuple(handles)))
         return []
 
-    def refused(*given: Any) -> Any:
-        raise NotCaptured("a call writes numbers of the host, or copies")
+    def refused(name: str, *given: Any, **options: Any) -> Any:
+        asker = sys._getframe(1)
+        place = f"{Path(asker.f_code.co_filename).name}:{asker.f_lineno}"
+        raise NotCaptured(f"a call writes numbers of the host, or copies: {name} at {place}")
 
     engine.profiler, queue.seconds = lambda *times: None, run
-    memory.write = memory.copy_in = memory.copy = refused
+    for name in ("write", "copy_in", "copy"):
+        setattr(memory, name, partial(refused, name))
     try:
         yield found
     finally:
