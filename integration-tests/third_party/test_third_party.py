@@ -161,9 +161,7 @@ def test_a_simple_device_is_200_lines(name: str) -> None:
 # What the wheels bring.
 
 
-def test_the_suite_brings_pytest_hypothesis_and_calor_alone(
-    house: House, away: dict[str, Any]
-) -> None:
+def test_the_suite_brings_pytest_and_calor_alone(house: House, away: dict[str, Any]) -> None:
     python = house.environment("suite", "calor-conformance")
     listing = json.loads(run(*pip_of(python), "list", "--format", "json", **away))
     found = {row["name"].lower().replace("_", "-") for row in listing} - {"pip", "setuptools"}
@@ -172,7 +170,7 @@ def test_the_suite_brings_pytest_hypothesis_and_calor_alone(
     # Linear algebra, groups and further distributions are asked of devices too; what they are in
     # needs nothing but calor.
     parts = {"calor-distributed", "calor-linalg", "calor-numerics"}
-    assert required == {"calor", "hypothesis", "pytest", *parts}
+    assert required == {"calor", "pytest", *parts}
     of_calor = {"numpy", "ml-dtypes", "pluggy"}
     of_tests = {"iniconfig", "packaging", "pygments", "sortedcontainers", "attrs", "colorama"}
     assert found <= {"calor-conformance", *required, *of_calor, *of_tests}

@@ -27,8 +27,10 @@ PROJECTS = sorted(
 # scans and resampling 8 kB, traces for each size of code that asks for types 2 kB, gradients of
 # what is cast once, left by others or asked for through recomputation 2 kB, values that come from
 # other backends without the host 1 kB, tangents of loops and branches 2 kB, and masks by other
-# names, things made once a key and random states that leave a device 2 kB.
-CORE_WHEEL_LIMIT = 546_000
+# names, things made once a key and random states that leave a device 2 kB, arguments that are held
+# against signatures and ranges 6 kB, and containers that are looked at each call, lists of tensors
+# and running sums 3 kB.
+CORE_WHEEL_LIMIT = 555_000
 
 each_project = pytest.mark.parametrize("project", PROJECTS, ids=lambda path: str(path.name))
 
@@ -100,7 +102,7 @@ REQUIRED = {
     "calor-kernel": "calor",
     "calor-cupy": "calor calor-kernel",
     "calor-nn": "calor calor-linalg",
-    "calor-conformance": "calor calor-distributed calor-linalg calor-numerics hypothesis pytest",
+    "calor-conformance": "calor calor-distributed calor-linalg calor-numerics pytest",
     "calor-cpu": "calor calor-kernel llvmlite",
     "calor-cuda": "calor calor-cupy calor-kernel numpy",
     "calor-hip": "calor calor-cupy calor-kernel",

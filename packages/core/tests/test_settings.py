@@ -49,7 +49,9 @@ TAKEN = [
 ]
 
 
-@pytest.mark.parametrize(("annotation", "taken", "refused"), TAKEN, ids=str)
+@pytest.mark.parametrize(
+    ("annotation", "taken", "refused"), TAKEN, ids=[str(annotation) for annotation, *_ in TAKEN]
+)
 def test_what_annotations_take(annotation: Any, taken: list[Any], refused: list[Any]) -> None:
     kind = kind_of(annotation)
     assert kind is not None

@@ -199,7 +199,9 @@ def _placed(rng: Rng, x: Array) -> tuple[Any, str]:
         return calor.permute_dims(calor.asarray(held), tuple(int(a) for a in back)), "turned"
     if form == 2:
         axis = int(rng.integers(x.ndim))
-        held = np.concatenate([x, x], axis)
+        if x.size > _ELEMENTS // 16:
+            # Five more along a short axis would be several times as much.
+            axis = int(np.argmax(x.shape))
         start = int(rng.integers(1, 4))
         at = tuple(slice(start, start + n) if a == axis else slice(None)
                    for a, n in enumerate(x.shape))  # fmt: skip
