@@ -104,3 +104,11 @@ ERRORS = [
 def test_errors_say_what_to_do(call, message):
     with pytest.raises(ArgumentError, match=message):
         call()
+
+
+@pytest.mark.parametrize("order", [0.5, 1.0, 2.0, math.inf])
+def test_gradients_without_elements_have_norm_zero(order: float) -> None:
+    grads = [calor.zeros((0,)), calor.zeros((3, 0))]
+    clipped, norm = clip_by_global_norm(grads, 1.0, order)
+    assert norm.item() == 0
+    assert [g.shape for g in clipped] == [(0,), (3, 0)]

@@ -54,6 +54,43 @@ def test_overflowing_steps_change_nothing_and_the_scale_adapts(jitted: bool) -> 
         assert step.trace_count == 1
 
 
+@pytest.mark.parametrize("jitted", [False, True])
+@pytest.mark.parametrize("calls", ["u0 u1 s0 s1", "u1 u0 s0 s1", "s0 s1", "s1 s0"])
+def test_an_optimizer_that_overflows_holds_up_no_other(calls: str, jitted: bool) -> None:
+    weights = [calor.asarray([1.0], requires_grad=True) for _ in range(2)]
+    optimizers, scaler = [SGD([w], 1.0) for w in weights], GradScaler(2.0)
+
+    def turn(optimizers: list[Any], scaler: Any) -> None:
+        for call in calls.split():
+            way = {"u": scaler.unscale_, "s": scaler.step}[call[0]]
+            way(optimizers[int(call[1])])
+        scaler.update()
+
+    run = calor.jit(turn) if jitted else turn
+    for bad, wants in ((0, [1.0, 0.0]), (1, [-3.0, 0.0]), (None, [-4.0, -1.0])):
+        scale = scaler.get_scale()
+        for k, w in enumerate(weights):
+            w.grad = calor.asarray(
+                [float("inf") if k == bad else scale * (4.0 if (k, bad) == (0, 1) else 1.0)]
+            )
+        run(optimizers, scaler)
+        assert [w.item() for w in weights] == wants
+    assert scaler.get_scale() == 0.5
+
+
+def test_a_scaler_serves_many_optimizers_one_after_the_other() -> None:
+    scaler = GradScaler(2.0)
+    held = [SGD([calor.asarray([1.0], requires_grad=True)], 1.0) for _ in range(40)]
+    for count in (0, 31):
+        for optimizer in held[count : count + 31]:
+            scaler.step(optimizer)
+        scaler.update()
+    for optimizer in held[:31]:
+        scaler.step(optimizer)
+    with pytest.raises(ArgumentError, match="serves 31 optimizers"):
+        scaler.step(held[31])
+
+
 def test_gradients_are_unscaled_once() -> None:
     model = nn.Linear(1, 1)
     optimizer, scaler = SGD(model, 1.0), GradScaler(8.0)

@@ -64,6 +64,7 @@ from .checks import (
     drawn_updates,
     drawn_views,
     drawn_weights,
+    empty_leaves,
     ended_work,
     entrances_of_arrays,
     errors,
@@ -105,6 +106,7 @@ from .checks import (
     mirror_images,
     modes,
     modules,
+    moves_in_loops,
     namesakes,
     near_patterns,
     neighbours,
@@ -139,7 +141,9 @@ from .checks import (
     row_ends,
     served_devices,
     served_models,
+    settings_between_modes,
     shared_memory,
+    shared_objects,
     shown_runs,
     sizes,
     slopes,
@@ -364,6 +368,10 @@ def _contracts() -> Iterator[Check]:
     yield from counts_left.counts_left()
     yield from grids_of_axes.grids_of_axes()
     yield from partial_states.partial_states()
+    yield from settings_between_modes.settings_between_modes()
+    yield from moves_in_loops.moves_in_loops()
+    yield from empty_leaves.empty_leaves()
+    yield from shared_objects.shared_objects()
 
 
 def _narrow() -> Iterator[Check]:

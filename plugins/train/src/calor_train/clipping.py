@@ -218,8 +218,9 @@ def _norm(tensors: list[Tensor], norm_type: float) -> Tensor:
     device = tensors[0].device
     parts = [calor.abs(x.astype(working_dtype(x.dtype), copy=False)) for x in tensors]
     if math.isinf(norm_type):
-        largest = calor.stack([calor.max(x).to(device=device) for x in parts if x.size])
-        return calor.max(largest)
+        largest = [calor.max(x).to(device=device) for x in parts if x.size]
+        # A vector without elements has norm 0, as of every other order.
+        return calor.max(calor.stack(largest)) if largest else _total(map(calor.sum, parts), device)
     if norm_type == 2:
         return calor.sqrt(_total([calor.sum(x * x) for x in parts], device))
     return _total([calor.sum(x**norm_type) for x in parts], device) ** (1.0 / norm_type)

@@ -8,7 +8,7 @@ is read back, so a whole training step is one jitted function.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import calor
 from calor import Tensor
@@ -16,6 +16,9 @@ from calor.errors import ArgumentError
 from calor.transforms.state import Stateful, named_leaves
 from calor_train.optimizers import Optimizer
 from calor_train.optimizers.group import assign
+
+# An optimizer has a bit of an int32 that is not its sign.
+_BITS: Final = 31
 
 
 class GradScaler(Stateful):
@@ -94,6 +97,8 @@ class GradScaler(Stateful):
         self.finite_steps = calor.zeros((), dtype=calor.int32, **options)
         # Whether a gradient since the last update was not finite.
         self.overflowed = calor.zeros((), dtype=calor.bool_, **options)
+        # The same of each optimizer, in a bit of its own: one that overflowed holds up no other.
+        self.overflows = calor.zeros((), dtype=calor.int32, **options)
         self._unscaled = _Optimizers()
 
     def scale(self, outputs: Any) -> Any:
@@ -136,16 +141,19 @@ class GradScaler(Stateful):
         self._unscaled.add(optimizer)
         with calor.no_grad():
             rate = 1.0 / self.factor
-            bad = self.overflowed.copy()
+            bad = calor.zeros_like(self.overflowed)
             for p in optimizer.params:
                 if p.grad is not None:
                     wide = p.grad.astype(_wide(p.grad))
                     bad = bad | ~calor.all(calor.isfinite(wide))
                     p.grad = (wide * rate.to(wide.device)).astype(p.grad.dtype)
-            assign(self.overflowed, bad)
+            bit = self._unscaled.bit(optimizer)
+            others = self.overflows & ~bit
+            assign(self.overflows, calor.where(bad, others | bit, others))
+            assign(self.overflowed, self.overflowed | bad)
 
     def step(self, optimizer: Optimizer) -> None:
-        """Step an optimizer; nothing changes if a gradient is not finite.
+        """Step an optimizer; nothing changes if a gradient of its parameters is not finite.
 
         Parameters
         ----------
@@ -161,8 +169,9 @@ class GradScaler(Stateful):
             held = {id(x): x for _, _, _, x in named_leaves(optimizer) if isinstance(x, Tensor)}
             before = {number: x.detach().copy() for number, x in held.items()}
             optimizer.step()
+            bad = (self.overflows & self._unscaled.bit(optimizer)) != 0
             for number, x in held.items():
-                assign(x, calor.where(self.overflowed.to(x.device), before[number], x.detach()))
+                assign(x, calor.where(bad.to(x.device), before[number], x.detach()))
 
     def update(self, new_scale: float | None = None) -> None:
         """Adapt the scale to what the steps since the last update met.
@@ -195,6 +204,7 @@ class GradScaler(Stateful):
             assign(self.factor, found)
             assign(self.finite_steps, calor.where(grows, none, steps))
             assign(self.overflowed, calor.zeros_like(bad))
+            assign(self.overflows, calor.zeros_like(self.overflows))
 
     def get_scale(self) -> float:
         """Return the scale, which is read back from the device.
@@ -266,12 +276,31 @@ class _Optimizers:
 
     def __init__(self) -> None:
         self.numbers: set[int] = set()
+        self.places: dict[int, int] = {}
 
     def holds(self, optimizer: Optimizer) -> bool:
         return id(optimizer) in self.numbers
 
     def add(self, optimizer: Optimizer) -> None:
         self.numbers.add(id(optimizer))
+
+    def bit(self, optimizer: Optimizer) -> int:
+        """Return an optimizer's bit, which stays its own, as programs that were traced hold it."""
+        number = id(optimizer)
+        if number not in self.places:
+            self.places[number] = self._place()
+        return 1 << self.places[number]
+
+    def _place(self) -> int:
+        """Return a place that is free, or that of an optimizer whose step is over."""
+        if len(self.places) < _BITS:
+            return len(self.places)
+        over = next((n for n in self.places if n not in self.numbers), None)
+        if over is None:
+            raise ArgumentError(
+                f"a GradScaler serves {_BITS} optimizers between two updates; make another one"
+            )
+        return self.places.pop(over)
 
     def clear(self) -> None:
         self.numbers.clear()
