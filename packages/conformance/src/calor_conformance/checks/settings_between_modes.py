@@ -198,7 +198,7 @@ def _run(place: Place) -> None:
     kept = calor.random.default_generator.state
     try:
         for number in range(_HISTORIES):
-            if place.tries(number, 7):
+            if place.tries(number, 8):
                 _History(nn, np.random.default_rng([place.seed, 611, number])).go()
     finally:
         calor.random.default_generator.set_state(kept)
