@@ -18,6 +18,7 @@ from calor.dtypes import int64
 from calor_kernel.contract.info import DeviceInfo
 from calor_wgpu.probes import undefined
 from calor_wgpu.probes.arithmetic import given, seen
+from calor_wgpu.probes.last_cache import NVIDIA
 
 from ._bindings import ALIGN, compute, most_seen
 from .wgsl import MOST_CUBES, WGSL, probe
@@ -26,7 +27,7 @@ _UNITS: Final = 1024  # limit of units in a cube: beyond it, registers are too f
 # Default number of GPU cores, which adapters do not report; timed kernels count them if possible.
 _CORES: Final = MappingProxyType({"DiscreteGPU": 80, "IntegratedGPU": 16})
 # Vendors with planes of 32 units, whatever their drivers list: NVIDIA and Apple.
-NVIDIA, APPLE = 0x10DE, 0x106B
+_PLANES_OF_32: Final = (NVIDIA, 0x106B)
 # NVIDIA's Vulkan takes all registers for attention of larger tiles: on an H200 it takes 1.16 of the
 # time of smaller ones.
 _REGISTERS: Final = MappingProxyType({NVIDIA: 150})
@@ -47,7 +48,7 @@ def language(device: Any, number: int) -> WGSL:
     sizes = {
         size for key, size in info.items() if key.endswith(("group_min_size", "group_max_size"))
     }
-    if not (processor or len(sizes) == 1 or info["vendor_id"] in (NVIDIA, APPLE)):
+    if not (processor or len(sizes) == 1 or info["vendor_id"] in _PLANES_OF_32):
         shown["lanes"] = 1
     return WGSL(
         wide=wide,

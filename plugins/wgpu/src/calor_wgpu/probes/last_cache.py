@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from calor_kernel.contract.info import DeviceInfo
-from calor_wgpu.description import NVIDIA
 
+NVIDIA: Final = 0x10DE
 # NVIDIA's GPUs of so many cores have a last cache of so many bytes at least (A100, H100, L40, B200
 # and their kin), which no adapter reports.
 _MANY_CORES: Final = 100
