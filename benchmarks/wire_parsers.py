@@ -76,7 +76,7 @@ class Fed:
 def stream_on(fed: Fed) -> Any:
     """Return a client's stream on a socket, after its handshake."""
     made: Any = Stream.__new__(Stream)
-    made._socket = fed
+    made._socket, made._bare = fed, False
     made._data, made._room, made._masks = bytearray(), np.empty(0, np.uint8), b""
     return made
 

@@ -88,6 +88,7 @@ def small(monkeypatch):
 
 def patches(monkeypatch, made):
     """Make a plan of patches the only first choice, of every device."""
+    monkeypatch.setattr(gpu_ways, "_SHORT_TERMS", 0)
     only = {made: 1.0}
     monkeypatch.setattr(gpu_ways, "_AHEAD", only)
     monkeypatch.setattr(gpu_ways, "_LOADED", (only, only))
@@ -382,6 +383,7 @@ def test_a_tile_is_shared_evenly(made):
 def test_units_with_many_sums_have_large_patches(monkeypatch, accumulators, wide):
     sizes = {(4, 8, 2, 4, 8): 1.0, (4, 8, 2, 2, 8): 0.5}
     monkeypatch.setattr(gpu_ways, "_LOADED", (sizes, sizes))
+    monkeypatch.setattr(gpu_ways, "_SHORT_TERMS", 0)
     info = replace(MANY_UNITS, planes=(1,), features=frozenset(("barrier", "fma")), cores=1)
     info = replace(info, accumulators=accumulators)
     backend = KernelBackend("lanes", lambda index: LanesDevice(info))
