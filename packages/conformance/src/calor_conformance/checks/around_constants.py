@@ -435,5 +435,6 @@ def around_constants() -> Iterator[Check]:
             op=subject.op,
             dtype=float32,
             dtypes=(float32, int64, bool_),
-            nbytes=4 * _ELEMENTS,
+            # Operands with another place, and what a program makes of them without joined ops.
+            nbytes=10 * 4 * _ELEMENTS,
         )
