@@ -17,11 +17,10 @@ from calor import dtypes
 from calor.ops import movement as m
 from calor.transforms import control_gradients, control_tangents, simplify, simplify_rules
 from calor.transforms.simplify_draft import Step
-from calor_conformance import outcomes, suite
 from calor_conformance.checks import pairs_of_dtypes
-from calor_conformance.checks.base import Place
 from calor_nn import loading
 from calor_nn import module as modules_of_nn
+from reference_failures import failures
 
 MODULES = (
     "jit/chains-of-moves", "jit/chains-of-casts", "jit/chains-of-bits",
@@ -32,16 +31,6 @@ MODULES = (
     "functions/counts-left-nanquantile", "functions/grids-of-differences",
     "functions/grids-of-histograms", "functions/grids-of-areas", "state/states-of-some-names",
 )  # fmt: skip
-
-
-def failures(name: str, seeds: int = 1) -> list[str]:
-    device = calor.device("numpy")
-    check = suite.checks()[name]
-    for seed in range(seeds):
-        found = outcomes.run(check, Place(device, device, seed))
-        if found.outcome != "passed":
-            return [found.detail]
-    return []
 
 
 @pytest.mark.parametrize("name", MODULES)

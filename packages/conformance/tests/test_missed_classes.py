@@ -25,8 +25,7 @@ from calor.transforms import (
     simplify_rules,
     state,
 )
-from calor_conformance import outcomes, suite
-from calor_conformance.checks.base import Place
+from reference_failures import failures
 
 MODULES = (
     "jit/constant-operands-sub", "jit/constant-numbers-add", "jit/constant-indices",
@@ -35,16 +34,6 @@ MODULES = (
     "history/replaced-settings", "state/changed-between-passes", "state/holders-of-values",
     "memory/fresh-objects-die", "transfers/entrances-of-host-arrays",
 )  # fmt: skip
-
-
-def failures(name: str, seeds: int = 1) -> list[str]:
-    device = calor.device("numpy")
-    check = suite.checks()[name]
-    for seed in range(seeds):
-        found = outcomes.run(check, Place(device, device, seed))
-        if found.outcome != "passed":
-            return [found.detail]
-    return []
 
 
 @pytest.mark.parametrize("name", MODULES)

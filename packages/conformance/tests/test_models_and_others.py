@@ -11,9 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import calor
-from calor_conformance import outcomes, suite
-from calor_conformance.checks.base import Place
 from calor_http.model import batching
 from calor_http.server import blobs, queueing, quotas
 from calor_http.server.app import Server
@@ -24,6 +21,7 @@ from calor_onnx.registry import REGISTRY
 from calor_router import executable
 from calor_router.backend import RouterBackend
 from calor_router.told import Placement
+from reference_failures import failures
 
 MODULES = (
     "models/operators-elementwise", "models/operators-moving", "models/operators-neural",
@@ -33,16 +31,6 @@ MODULES = (
     "devices/streamed-programs", "devices/a-router-as-a-device", "devices/a-served-device",
     "devices/served-accounts", "devices/served-clients",
 )  # fmt: skip
-
-
-def failures(name: str, seeds: int = 1) -> list[str]:
-    device = calor.device("numpy")
-    check = suite.checks()[name]
-    for seed in range(seeds):
-        found = outcomes.run(check, Place(device, device, seed))
-        if found.outcome != "passed":
-            return [found.detail]
-    return []
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -14,9 +14,8 @@ import pytest
 import calor
 import calor_nn as nn
 import calor_train as train
-from calor_conformance import outcomes, suite
-from calor_conformance.checks.base import Place
 from calor_train import clipping, scaling
+from reference_failures import failures
 
 MODULES = (
     "history/settings-between-modes", "jit-gradient/moves-in-loops",
@@ -25,16 +24,6 @@ MODULES = (
     "state/shared-scaler", "state/shared-schedules", "state/shared-averages",
     "state/shared-streams",
 )  # fmt: skip
-
-
-def failures(name: str, seeds: int = 1) -> list[str]:
-    device = calor.device("numpy")
-    check = suite.checks()[name]
-    for seed in range(seeds):
-        found = outcomes.run(check, Place(device, device, seed))
-        if found.outcome != "passed":
-            return [found.detail]
-    return []
 
 
 @pytest.mark.parametrize("name", MODULES)

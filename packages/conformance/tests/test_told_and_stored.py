@@ -8,25 +8,14 @@ import pytest
 
 import calor
 from calor import doctor, profiling, units
-from calor_conformance import outcomes, suite
 from calor_conformance.checks import shown_runs, told_work
-from calor_conformance.checks.base import Place
 from calor_drawing import labels, layers, picture
 from calor_train import AnnealTo, ReduceLROnPlateau, pace, plots, screens
+from reference_failures import failures
 
 TOLD = tuple(f"features/told-{name}" for name in told_work._SUBJECTS)
 SHOWN = tuple(f"functions/calor_train.{name}" for name in shown_runs._SUBJECTS)
 MODULES = (*TOLD, *SHOWN, "graphs/drawn-pictures", "transfers/read-in-another-process")
-
-
-def failures(name: str, seeds: int = 1) -> list[str]:
-    device = calor.device("numpy")
-    check = suite.checks()[name]
-    for seed in range(seeds):
-        found = outcomes.run(check, Place(device, device, seed))
-        if found.outcome != "passed":
-            return [found.detail]
-    return []
 
 
 @pytest.mark.parametrize("name", MODULES)
