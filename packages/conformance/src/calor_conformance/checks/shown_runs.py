@@ -181,7 +181,7 @@ def _screen(package: Any, rng: Rng, place: Place) -> None:
     head = f"Training Linear  {count:,} parameters  SGD  on {learner.device.name}"
     # A device of another machine has a long name; lines break between words.
     said = " ".join(head.split())
-    found = lines[0] if len(head) <= width else " ".join(lines)[: len(said)]
+    found = lines[0] if len(head) <= width else " ".join(" ".join(lines).split())[: len(said)]
     assert found == (head if len(head) <= width else said), f"{found!r}, not {head!r}"
     assert lines[-1] == "the end", lines[-1]
     at = next(n for n, line in enumerate(lines) if line.split()[0] == "epoch"
