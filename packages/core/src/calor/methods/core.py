@@ -98,7 +98,7 @@ class CoreMethods(Tensor):
             raise ShapeError(f"a gradient of shape {value.shape} does not fit {self.shape}")
         if local.jit:
             note_gradients()
-            local.jit[-1].note_grad(self)
+            local.jit[-1].note_grad(self, assigned=True)
         self._grad = value
 
     def backward(self, gradient: Tensor | None = None, *, create_graph: bool = False) -> None:

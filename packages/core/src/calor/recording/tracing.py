@@ -82,6 +82,7 @@ class GraphTrace(Trace):
         "quiet",
         "quiet_from",
         "read_only",
+        "renewed",
         "stood",
         "unrecorded",
     )
@@ -103,6 +104,8 @@ class GraphTrace(Trace):
         # What a stand-in stood for, once the trace is over.
         self.stood: WeakKeyDictionary[Value, Value] = WeakKeyDictionary()
         self.grads: dict[int, tuple[Handle, Any]] = {}
+        # The tensors whose gradients are given up before anything is added to them.
+        self.renewed: set[int] = set()
         self.finished = False
         # Where gradients were switched off: spans of positions, and the start of the open one.
         self.modes = [inner or local.grad_enabled]
@@ -170,6 +173,7 @@ class GraphTrace(Trace):
         self.captures = {}
         self.constants = set()
         self.grads = {}
+        self.renewed = set()
         self.made = []
         self.drawn = []
         self.on_number = None
@@ -222,13 +226,15 @@ class GraphTrace(Trace):
         if handle._value.trace is not self and handle._value not in self.constants:
             self.attach(handle)
 
-    def note_grad(self, handle: Handle) -> None:
-        """Called before a handle's accumulated gradient changes."""
+    def note_grad(self, handle: Handle, *, assigned: bool = False) -> None:
+        """Called before a handle's accumulated gradient changes, or is assigned to."""
         if self.inner and not self.is_local(handle):
             raise TraceError(
                 f"{self.name} changes the .grad of a tensor from outside ({user_line()}); take "
                 f"the gradient inside with calor.value_and_grad, and return it"
             )
+        if assigned and id(handle) not in self.grads:
+            self.renewed.add(id(handle))
         self.grads.setdefault(id(handle), (handle, handle._grad))
 
     def note_look(self, handle: Handle) -> None:

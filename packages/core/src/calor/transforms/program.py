@@ -334,9 +334,9 @@ class Program:
         changes = self.traced.state_writes or self.traced.argument_writes
         made = self.executable(buffers, into if changes else None)
         if self.writes_others or not stays:
-            if any(target is not None for target in into):
-                # What is replaced stays as it is, too, if the run failed.
-                replaced = [made[slot] for slot in self._replaced() if into[slot] is None]
+            # What is replaced stays as it is, as what is written in place does, if the run failed.
+            replaced = [made[slot] for slot in self._replaced() if into[slot] is None]
+            if replaced:
                 self.device.backend.verify(self.device.index, replaced)
             # Another thread's trace would not see a tensor change under its hands.
             with tracing:
@@ -348,8 +348,10 @@ class Program:
         traced = self.traced
         yield from (slot for _, slot in (*traced.state_writes, *traced.argument_writes))
         yield from (slot for _, slot in traced.argument_grads if slot is not None)
-        if any(kind == "grad" for kind, _ in traced.places):
-            yield from (slot for _, slot in traced.grad_writes if slot is not None)
+        for (_, slot), added in zip(traced.grad_writes, traced.grads_added, strict=True):
+            # A program that gives up the gradients of before does so after a failed call, too.
+            if slot is not None and added:
+                yield slot
 
     def _store(
         self, tensors: list[Any], binding: Binding, into: list[Any], made: list[Any]

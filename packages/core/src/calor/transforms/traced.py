@@ -37,6 +37,7 @@ class Traced:
 
     ``roots`` are objects that are reached from outside; ``specs`` are those of the tensors;
     ``argument_kinds`` say how arguments take gradients, or are None where nothing depends on it.
+    ``grads_added`` says which gradients of ``grad_writes`` are added to those of before.
     ``sites`` are the places of the ops that may fail; ``enabled`` is whether gradients were on for
     some of the code.
     """
@@ -58,6 +59,7 @@ class Traced:
     argument_grads: list[tuple[int, int | None]]
     state_writes: list[tuple[int, int]]
     grad_writes: list[tuple[int, int | None]]
+    grads_added: list[bool]
     grad_owners: list[tuple[str, int]]
     owners: list[Handle]
     grad_absent: list[bool]
@@ -260,6 +262,7 @@ class Tracer:
             argument_grads=argument_grads,
             state_writes=[(order[id(c)], slot) for c, slot in state_writes],
             grad_writes=[(number[id(h)], slot) for h, slot in grad_outputs],
+            grads_added=[id(h) not in trace.renewed for h, _ in grad_outputs],
             grad_owners=self._owner_places(owners),
             owners=owners,
             grad_absent=[self._first_grad(h) is None for h in owners],
