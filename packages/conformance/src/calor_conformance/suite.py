@@ -150,6 +150,7 @@ from .checks import (
     slopes_of_lines,
     small_results,
     state,
+    states_after_failures,
     stored,
     stored_trees,
     streams,
@@ -372,6 +373,7 @@ def _contracts() -> Iterator[Check]:
     yield from moves_in_loops.moves_in_loops()
     yield from empty_leaves.empty_leaves()
     yield from shared_objects.shared_objects()
+    yield from states_after_failures.states_after_failures()
 
 
 def _narrow() -> Iterator[Check]:
