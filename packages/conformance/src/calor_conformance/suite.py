@@ -113,6 +113,7 @@ from .checks import (
     nested_modes,
     nested_transforms,
     non_finite,
+    numbers_in_transforms,
     one_option_apart,
     options_of_layers,
     orders_of_axes,
@@ -288,6 +289,7 @@ def _contracts() -> Iterator[Check]:
     yield from crossings.crossings()
     yield from transforms.transforms()
     yield from nested_transforms.nested_transforms()
+    yield from numbers_in_transforms.numbers_in_transforms()
     yield from results_of_transforms.results_of_transforms()
     yield from lowered_transforms.lowered_transforms()
     yield from collected_gradients.collected_gradients()

@@ -193,6 +193,30 @@ def default_complex() -> DType:
     return _COMPLEX_OF[default_float()]
 
 
+def default_of(dtype: DType) -> DType:
+    """Return the dtype of a tensor made of a Python number that a trace holds in a dtype.
+
+    Parameters
+    ----------
+    dtype : DType
+        One that carries the number exactly: bool, int64, float64 or complex128.
+
+    Returns
+    -------
+    DType
+        The default dtype of the kind.
+
+    Examples
+    --------
+    >>> import calor
+    >>> calor.dtypes.default_of(calor.float64), calor.dtypes.default_of(calor.int64)
+    (calor.float32, calor.int64)
+    """
+    if dtype.kind == "float":
+        return default_float()
+    return default_complex() if dtype.is_complex else dtype
+
+
 def names_dtype(value: Any) -> bool:
     """Return whether a value says a dtype, and no device: a dtype, a type, or a dtype's name.
 

@@ -15,6 +15,7 @@ from calor.errors import DTypeError, ShapeError
 from calor.functions import nested
 from calor.functions.arguments import python_number, sizes_of
 from calor.functions.conversion import astype, from_dlpack, to_device
+from calor.ops import elementwise as e
 from calor.ops.base import Scalar
 from calor.ops.movement import expand
 from calor.ops.sources import full as full_row
@@ -155,7 +156,10 @@ def asarray(
     wanted = None if dtype is None else as_dtype(dtype)
     if isinstance(obj, Handle):
         made: Tensor = obj  # type: ignore[assignment]
-        if wanted is not None and wanted is not made.dtype:
+        if made._value.spec.weak:
+            # A traced Python number becomes the tensor that it becomes outside the trace.
+            made = e.cast(made, dtype=dtypes.default_of(made.dtype) if wanted is None else wanted)
+        elif wanted is not None and wanted is not made.dtype:
             if copy is False:
                 raise ValueError(f"asarray: {made.dtype.name} to {wanted.name} needs a copy")
             made = astype(made, wanted)
@@ -285,8 +289,17 @@ def _of_kind(number: Any, dtype: DType) -> Any:
     return bool(number) if dtype.kind == "bool" else int(number) if dtype.is_integer else number
 
 
+def _operand(x: Any) -> Tensor:
+    """Return a tensor for what has the shape of the result; DTypeError for sequences."""
+    if isinstance(x, list | tuple):
+        raise DTypeError(
+            f"full_like: x is a {type(x).__name__}; pass a tensor, calor.asarray(x) makes one"
+        )
+    return asarray(x)
+
+
 def full_like(  # numpydoc ignore=RS01
-    x: Tensor,
+    x: Operand,
     /,
     fill_value: Operand,
     *,
@@ -298,8 +311,8 @@ def full_like(  # numpydoc ignore=RS01
 
     Parameters
     ----------
-    x : Tensor
-        The tensor whose shape is taken.
+    x : Tensor, ndarray or number
+        That whose shape is taken.
     fill_value : Tensor, ndarray or number
         The number, or a 0-d tensor.
     dtype : DType or str, optional
@@ -331,9 +344,10 @@ def full_like(  # numpydoc ignore=RS01
     >>> calor.full_like(calor.zeros(2), 0.5).tolist()
     [0.5, 0.5]
     """
-    known = x.dtype if dtype is None else dtype
-    where = x.device if device is None else device
-    return full(x.shape, fill_value, dtype=known, device=where, requires_grad=requires_grad)
+    like = _operand(x)
+    known = like.dtype if dtype is None else dtype
+    where = like.device if device is None else device
+    return full(like.shape, fill_value, dtype=known, device=where, requires_grad=requires_grad)
 
 
 def zeros(
@@ -381,14 +395,14 @@ def zeros(
 
 
 def zeros_like(
-    x: Tensor, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    x: Operand, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
     """Return a tensor of zeros with the shape of x.
 
     Parameters
     ----------
-    x : Tensor
-        The tensor whose shape is taken.
+    x : Tensor, ndarray or number
+        That whose shape is taken.
     dtype : DType or str, optional
         The dtype of the result. By default that of ``x``.
     device : Device or str, optional
@@ -459,14 +473,14 @@ def ones(
 
 
 def ones_like(
-    x: Tensor, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    x: Operand, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
     """Return a tensor of ones with the shape of x.
 
     Parameters
     ----------
-    x : Tensor
-        The tensor whose shape is taken.
+    x : Tensor, ndarray or number
+        That whose shape is taken.
     dtype : DType or str, optional
         The dtype of the result. By default that of ``x``.
     device : Device or str, optional
@@ -527,13 +541,13 @@ def empty(shape: int | tuple[int, ...], *, dtype: Any = None, device: Any = None
     return zeros(shape, dtype=dtype, device=device)
 
 
-def empty_like(x: Tensor, /, *, dtype: Any = None, device: Any = None) -> Tensor:
+def empty_like(x: Operand, /, *, dtype: Any = None, device: Any = None) -> Tensor:
     """Return a tensor with the shape of x whose elements a program must not rely on.
 
     Parameters
     ----------
-    x : Tensor
-        The tensor whose shape is taken.
+    x : Tensor, ndarray or number
+        That whose shape is taken.
     dtype : DType or str, optional
         The dtype of the result. By default that of ``x``.
     device : Device or str, optional

@@ -27,7 +27,7 @@ from calor.recording.records import Leaf
 from calor.sizes import hint_of, is_size
 from calor.specs import spec
 from calor.tensor.tensor import Tensor
-from calor.tensor.values import Handle
+from calor.tensor.values import Handle, is_weak
 
 _HOST = (*NUMBERS, np.ndarray, np.generic)
 _PLAIN = frozenset(NUMBERS)
@@ -39,7 +39,7 @@ def as_tensor(x: Any, like: Tensor | None = None) -> Tensor:
     Raises DTypeError for anything else (lists: their conversion should be visible).
     """
     if isinstance(x, Handle):
-        return x  # type: ignore[return-value]
+        return asarray(x) if x._value.spec.weak else x  # type: ignore[return-value]
     if isinstance(x, _HOST):
         return asarray(x, device=None if like is None else like.device)
     raise _foreign(x)
@@ -133,7 +133,9 @@ def single(row: Op, x: Any) -> Tensor:
     """Record an elementwise op of one operand."""
     if row.autocast:
         x = prepared(row, x)
-    made: Tensor = unary(row, x if isinstance(x, Handle) else as_tensor(x))
+    if not isinstance(x, Handle) or x._value.spec.weak:
+        x = as_tensor(x)
+    made: Tensor = unary(row, x)
     return made
 
 
@@ -156,7 +158,8 @@ def pair(row: Op, x1: Any, x2: Any) -> Tensor:
         made = binary(row, as_tensor(x1), as_tensor(x2))
     if made is NotImplemented:
         raise _foreign(x1 if isinstance(x2, Handle) else x2)
-    return made  # type: ignore[no-any-return]
+    # Of two traced numbers a function makes a tensor, where an operator makes a number.
+    return as_tensor(made) if made._value.spec.weak else made
 
 
 def several(row: Op, *operands: Any) -> Tensor:
@@ -165,14 +168,14 @@ def several(row: Op, *operands: Any) -> Tensor:
     first = first_tensor(*given)
     if first is None:
         given[0] = first = as_tensor(given[0])
-    given = [x if isinstance(x, NUMBERS) else as_tensor(x, first) for x in given]
+    given = [x if isinstance(x, NUMBERS) or is_weak(x) else as_tensor(x, first) for x in given]
     if any(isinstance(x, NUMBERS) for x in given):
         # Numbers are handed over in the dtype that the op computes in; no cast is recorded.
         specs = [weak_spec(x) if isinstance(x, NUMBERS) else x._value.spec for x in given]
         dtype = computing_dtype(row, specs)
         given = [number_on(x, dtype, first.device) if isinstance(x, NUMBERS) else x for x in given]
     made: Tensor = elementwise(row, tuple(given))
-    return made
+    return as_tensor(made)
 
 
 def truth(x: Any) -> Any:
@@ -185,21 +188,18 @@ def truth(x: Any) -> Any:
 
 def select(condition: Any, x1: Any, x2: Any) -> Tensor:
     """Record ``where``: x1 where the condition holds, x2 elsewhere; both may be numbers."""
-    a, b = python_number(x1), python_number(x2)
-    like = first_tensor(condition, a, b)
+    given = [python_number(x1), python_number(x2)]
+    like = first_tensor(condition, *given)
     known = truth(condition) if isinstance(condition, NUMBERS) else condition
     condition = truth(as_tensor(known, like))
-    if isinstance(a, NUMBERS) and isinstance(b, NUMBERS):
-        common = dtypes.promote(dtypes.as_dtype(type(a)), dtypes.as_dtype(type(b)))
-    elif isinstance(a, NUMBERS):
-        common = dtypes.promote_weak(as_tensor(b, like).dtype, weak_spec(a).dtype)
-    elif isinstance(b, NUMBERS):
-        common = dtypes.promote_weak(as_tensor(a, like).dtype, weak_spec(b).dtype)
+    given = [x if isinstance(x, NUMBERS) or is_weak(x) else as_tensor(x, condition) for x in given]
+    specs = [weak_spec(x) if isinstance(x, NUMBERS) else x._value.spec for x in given]
+    common = computing_dtype(e.where, [condition._value.spec, *specs])
+    if all(s.weak for s in specs):
+        common = dtypes.default_of(common)
+        given = [e.cast(x, dtype=common) if isinstance(x, Handle) else x for x in given]
     operands = [
-        number_on(t, common, condition.device)
-        if isinstance(t, NUMBERS)
-        else as_tensor(t, condition)
-        for t in (a, b)
+        number_on(x, common, condition.device) if isinstance(x, NUMBERS) else x for x in given
     ]
     made: Tensor = elementwise(e.where, (condition, *operands))
     return made

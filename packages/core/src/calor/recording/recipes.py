@@ -136,7 +136,8 @@ def elementwise_recipe(row: Op, specs: tuple[Spec, ...]) -> Recipe:
         targets.append(s)
     sig = signature(row, tuple(targets), {})
     recipe = Recipe(sig, tuple(prologues))
-    if weak and not recipe.out.weak and recipe.out.dtype is dtype:
+    if weak and not recipe.out.weak:
+        # What Python computes of its numbers is a Python number, also of another kind.
         recipe.out = spec(recipe.out.shape, recipe.out.dtype, True)
     return recipe
 

@@ -47,5 +47,10 @@ class Handle:
     _view: Any
 
 
+def is_weak(x: Any) -> bool:
+    """Return whether an object stands for a Python number in a trace."""
+    return isinstance(x, Handle) and x._value.spec.weak
+
+
 # What functions take for a tensor: NumPy's arrays and numbers, and Python's.
 Operand: TypeAlias = "Handle | complex | np.ndarray[Any, Any] | np.generic"

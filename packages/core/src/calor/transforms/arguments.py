@@ -209,5 +209,5 @@ class Arguments:
 
 
 def as_tensors(leaves: Sequence[Any], device: Any) -> list[Any]:
-    """Return the leaves with host arrays made tensors of a device."""
-    return [x if isinstance(x, Handle) else asarray(x, device=device) for x in leaves]
+    """Return the leaves with host arrays and numbers, traced ones too, made tensors of a device."""
+    return [asarray(x) if isinstance(x, Handle) else asarray(x, device=device) for x in leaves]

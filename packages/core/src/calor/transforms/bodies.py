@@ -13,7 +13,6 @@ from typing import Any
 
 from calor import tree
 from calor.errors import GradientError, TraceError
-from calor.functions.creation import asarray
 from calor.graph.graph import Builder, Graph
 from calor.local import local
 from calor.recording.records import Custom, Leaf, Projection, untracked
@@ -21,7 +20,8 @@ from calor.recording.tracing import GraphTrace
 from calor.recording.writes import write
 from calor.specs import Spec
 from calor.tensor.tensor import wrap
-from calor.tensor.values import Handle, Value
+from calor.tensor.values import Value
+from calor.transforms.arguments import as_tensors
 
 
 class Body:
@@ -46,7 +46,7 @@ class Body:
             placeholders = [trace.placeholder(s) for s in specs]
             result = call(function, placeholders)
             leaves, self.structure = tree.flatten(result)
-            outputs = [x if isinstance(x, Handle) else asarray(x, device=device) for x in leaves]
+            outputs = as_tensors(leaves, device)
             self.results = len(outputs)
             self.written = [c.handle for c in trace.captures.values() if c.written]
             outputs += [wrap(t._value) for t in self.written]

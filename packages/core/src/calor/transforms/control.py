@@ -16,7 +16,6 @@ from calor.config import config
 from calor.device_selection import as_device, current_device
 from calor.dtypes import bool_, int64
 from calor.errors import ArgumentError, DTypeError, ShapeError, TraceError
-from calor.functions.creation import asarray
 from calor.local import local
 from calor.ops import control as rows
 from calor.ops import elementwise as e
@@ -24,6 +23,7 @@ from calor.ops.base import Op
 from calor.ops.sources import iota
 from calor.specs import Spec, spec
 from calor.tensor.values import Handle
+from calor.transforms.arguments import as_tensors
 from calor.transforms.bodies import Body, recorded, state, store, union, without
 from calor.transforms.flows import through
 from calor.transforms.scan_ahead import ahead
@@ -32,7 +32,7 @@ from calor.transforms.scan_saves import with_products
 
 def _tensors(values: Any, device: Any) -> tuple[list[Any], tree.TreeDef]:
     flat, structure = tree.flatten(values)
-    return [x if isinstance(x, Handle) else asarray(x, device=device) for x in flat], structure
+    return as_tensors(flat, device), structure
 
 
 def _device(leaves: Sequence[Any]) -> Any:
@@ -42,8 +42,8 @@ def _device(leaves: Sequence[Any]) -> Any:
     return current_device()
 
 
-def _strong(flat: list[Any]) -> list[Spec]:
-    return [spec(t._value.spec.shape, t._value.spec.dtype) for t in flat]
+def _specs(flat: list[Any]) -> list[Spec]:
+    return [t._value.spec for t in flat]
 
 
 def _node(
@@ -51,8 +51,12 @@ def _node(
 ) -> list[Any]:
     """Record the op, store its results ``where`` they belong to written state; return them all.
 
-    Results through which no gradient flows have no record.
+    Branches and bodies without results have nothing to compute, so nothing is recorded. Results
+    through which no gradient flows have no record.
     """
+    graphs = [attributes[name] for name in ("then", "body") if name in attributes]
+    if not any(graph.outputs for graph in graphs):
+        return []
     made = row(*operands, **attributes)
     made = list(made) if isinstance(made, tuple) else [made]
     if written or recorded(operands):
@@ -117,7 +121,7 @@ def cond(  # numpydoc ignore=RS01
         predicate = e.cast(predicate, dtype=bool_)
     device = predicate._value.device
     flat, structure = _tensors(operands, device)
-    specs = _strong(flat)
+    specs = _specs(flat)
 
     def call(function: Callable[..., Any], placeholders: list[Any]) -> Any:
         return function(*tree.unflatten(structure, placeholders))
@@ -189,7 +193,7 @@ def while_loop(
         from calor.transforms.plain_control import plain_while
 
         return plain_while(condition, body, tree.unflatten(structure, flat))
-    specs = _strong(flat)
+    specs = _specs(flat)
 
     def call(function: Callable[..., Any], placeholders: list[Any]) -> Any:
         return function(tree.unflatten(structure, placeholders))
@@ -280,7 +284,7 @@ def scan(
             return tree.unflatten(row_structure, [t[i] for t in rows_in])
 
         return plain_scan(body, tree.unflatten(carry_structure, carry), row, count, reverse)
-    specs = _strong(carry) + [spec(t.shape[1:], t.dtype) for t in rows_in]
+    specs = _specs(carry) + [spec(t.shape[1:], t.dtype) for t in rows_in]
     n = len(carry)
 
     def call(function: Callable[..., Any], placeholders: list[Any]) -> Any:

@@ -32,7 +32,7 @@ from calor.recording.records import (
 from calor.recording.replay import replay
 from calor.specs import Spec, spec
 from calor.tensor.tensor import wrap
-from calor.tensor.values import Handle
+from calor.tensor.values import Handle, is_weak
 from calor.transforms.bodies import Body, state, store
 from calor.transforms.forms import Form, fitting
 from calor.transforms.forward import jvp, tangents_of
@@ -91,7 +91,7 @@ class Pull:
 
     def _checked(self, g: Any, wanted: Spec) -> Any:
         """Return a tensor's gradient if it has the shape and the dtype of the tensor."""
-        if g is None or not wanted.dtype.is_inexact:
+        if g is None or not wanted.dtype.is_inexact or wanted.weak:
             return None
         return fitting(
             g,
@@ -158,7 +158,10 @@ class CustomVjp:
             # Its forward function may call it for the value.
             return self.function(*args)
         arguments, tensors = Form.of(args)
-        if local.jit and tensors and local.jit[-1].modes[-1]:
+        if all(map(is_weak, tensors)):
+            # Numbers have no gradient.
+            return self.function(*args)
+        if local.jit and local.jit[-1].modes[-1]:
             return self._traced(arguments, tensors)
         if not local.grad_enabled or all(t._record is None for t in tensors):
             return self.function(*args)
@@ -176,9 +179,11 @@ class CustomVjp:
             ]
             return rule(held, filled)
 
-        push = None
+        push: Callable[[Sequence[Any]], Sequence[Any]]
         forward = self._push(arguments, form, [y._value.spec for y in outputs])
-        if forward is not None:
+        if forward is None:
+            push = functools.partial(_without_rule, self.name)
+        else:
             push = functools.partial(forward, [as_now(t) for t in tensors])
         record = Custom(tuple(t._record for t in tensors), pull, len(outputs), push=push)
         return form.filled(linked(outputs, record))
@@ -257,18 +262,34 @@ def as_node(
     return value.filled(outputs[:count])
 
 
-class _Derivatives(list[Any]):
-    """The tangents of a function's value, then those of its residuals, found when one is read."""
+def _without_rule(name: str, *_: Any) -> list[Any]:
+    """Raise for the forward rule that a function with a gradient of its own does not have."""
+    raise GradientError(
+        f"forward mode meets the custom gradient of {name}, which has only a reverse rule; give it "
+        f"a forward rule ({name}.defjvp), or use calor.vjp"
+    )
 
-    def __init__(self, of_value: Sequence[Any], of_residuals: Callable[[], Sequence[Any]]) -> None:
-        super().__init__(of_value)
-        self._of_residuals: Callable[[], Sequence[Any]] | None = of_residuals
+
+class _Derivatives(Sequence[Any]):
+    """The tangents of a function's values, then those of its residuals, each found when read."""
+
+    def __init__(
+        self,
+        values: int,
+        of_values: Callable[[], Sequence[Any]],
+        of_residuals: Callable[[], Sequence[Any]],
+    ) -> None:
+        self._values = values
+        self._of_values = functools.cache(of_values)
+        self._of_residuals = functools.cache(of_residuals)
+
+    def __len__(self) -> int:
+        return self._values + len(self._of_residuals())
 
     def __getitem__(self, place: Any) -> Any:
-        if place >= len(self) and self._of_residuals is not None:
-            self += self._of_residuals()
-            self._of_residuals = None
-        return super().__getitem__(place)
+        if place < self._values:
+            return self._of_values()[place]
+        return self._of_residuals()[place - self._values]
 
 
 def _derivative(tangents: Any, y: Any, *x: Any, body: Graph, rule: GradientRule) -> Any:
@@ -276,14 +297,13 @@ def _derivative(tangents: Any, y: Any, *x: Any, body: Graph, rule: GradientRule)
 
     What a backward rule reads moves too, where its gradient is differentiated forward.
     """
-    if rule.push is None:
-        raise GradientError(
-            f"forward mode meets the custom gradient of {rule.name}, which has only a reverse "
-            f"rule; give it a forward rule ({rule.name}.defjvp), or use calor.vjp"
-        )
-    found = rule.push(x[: rule.arguments], tangents[: rule.arguments])
+    push = rule.push or functools.partial(_without_rule, rule.name)
+
+    def values() -> Sequence[Any]:
+        return push(x[: rule.arguments], tangents[: rule.arguments])
+
     if len(body.outputs) == 1:
-        return found[0]
+        return values()[0]
     places = [i for i, t in enumerate(tangents) if t is not None]
 
     def residuals(*moving: Any) -> list[Any]:
@@ -295,7 +315,7 @@ def _derivative(tangents: Any, y: Any, *x: Any, body: Graph, rule: GradientRule)
     def plainly() -> Any:
         return jvp(residuals, [x[i] for i in places], [tangents[i] for i in places])[1]
 
-    return _Derivatives(found, plainly)
+    return _Derivatives(rule.values, values, plainly)
 
 
 custom_gradient.differentiate_by(jvp=_derivative)

@@ -11,6 +11,7 @@ from calor.errors import GradientError
 from calor.local import local
 from calor.recording.records import Custom
 from calor.specs import Spec
+from calor.tensor.values import is_weak
 from calor.transforms.custom import as_node, as_now, linked
 from calor.transforms.forms import Form
 from calor.transforms.forward import transposed
@@ -34,7 +35,8 @@ class Transposed:
 
         def along(tangents: list[Any]) -> list[Any]:
             moving = [
-                t if s.dtype.is_inexact else None for t, s in zip(tangents, self.specs, strict=True)
+                t if s.dtype.is_inexact and not s.weak else None
+                for t, s in zip(tangents, self.specs, strict=True)
             ]
             return self.push(operands, moving)
 
@@ -82,7 +84,10 @@ class CustomJvp:
         if self._rule is None:
             raise GradientError(f"{self.name} has no derivative yet; call {self.name}.defjvp(rule)")
         arguments, tensors = Form.of(args)
-        if local.jit and tensors and local.jit[-1].modes[-1]:
+        if all(map(is_weak, tensors)):
+            # Numbers have no derivative.
+            return self.function(*args)
+        if local.jit and local.jit[-1].modes[-1]:
 
             def rules(value: Form, _: Form, outputs: Any, given: Any) -> tuple[Any, Any]:
                 return self._rules(arguments, value, outputs, given)

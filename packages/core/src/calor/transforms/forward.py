@@ -28,7 +28,7 @@ from calor.recording.records import (
 )
 from calor.recording.replay import replay
 from calor.tensor.tensor import wrap
-from calor.tensor.values import Handle
+from calor.tensor.values import Handle, is_weak
 from calor.transforms.grad import Differentiated, matching, seed_for, strip
 
 
@@ -172,7 +172,7 @@ class Linearized(Differentiated):
 
 def _derivative(y: Any, moving: dict[int, Any], leaves: Sequence[Any]) -> Any:
     """Return the tangent of an output; zeros where nothing moves, None for what is no tensor."""
-    if not isinstance(y, Handle):
+    if not isinstance(y, Handle) or is_weak(y):
         return None
     t = None if y._record is None else moving.get(id(y._record))
     if t is None:

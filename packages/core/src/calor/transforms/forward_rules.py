@@ -10,6 +10,7 @@ from calor import tree
 from calor.errors import ArgumentError
 from calor.ops.sources import zeros_of
 from calor.specs import Spec
+from calor.tensor.values import is_weak
 from calor.transforms.forms import Form, fitting
 from calor.transforms.grad import matching
 
@@ -60,6 +61,6 @@ class Push:
 
 def _tangent(x: Any, tangent: Any) -> Any:
     """Return a tangent of an operand, zeros if it does not move, None if it cannot."""
-    if tangent is not None or not x._value.spec.dtype.is_inexact:
+    if tangent is not None or not x._value.spec.dtype.is_inexact or is_weak(x):
         return tangent
     return zeros_of(x._value.spec, x._value.device)

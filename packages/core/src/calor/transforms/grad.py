@@ -18,7 +18,7 @@ from calor.ops.backpropagation import backpropagate
 from calor.recording.records import Leaf, enable_grad, reachable, reaches_outside
 from calor.recording.tracing import gradients_on, note_gradients
 from calor.tensor.tensor import Tensor, wrap
-from calor.tensor.values import Handle
+from calor.tensor.values import Handle, is_weak
 from calor.transforms.state import Stateful
 
 
@@ -70,7 +70,7 @@ def seed_for(output: Any, gradient: Any) -> Any:
                 f"from; reduce it first (x.sum()), or pass one of the same shape"
             )
         return ones(output.shape, dtype=output.dtype, device=output.device)
-    if not isinstance(gradient, Handle):
+    if not isinstance(gradient, Handle) or is_weak(gradient):
         gradient = asarray(gradient, dtype=output.dtype, device=output.device)
     if gradient.shape != output.shape:
         raise ShapeError(f"the gradient has shape {gradient.shape}, the tensor {output.shape}")
@@ -81,8 +81,14 @@ def seed_for(output: Any, gradient: Any) -> Any:
     return gradient
 
 
-def from_numpy(leaf: Any) -> Any:
-    """Return a floating or complex number or array of NumPy as a tensor, and others as they are."""
+def from_number(leaf: Any) -> Any:
+    """Return a floating or complex number, or array of NumPy, as a tensor, others as they are."""
+    if type(leaf) in (float, complex):
+        return asarray(leaf)
+    if isinstance(leaf, Handle):
+        known = leaf._value.spec
+        # An integer that a trace stands in for remains a number.
+        return asarray(leaf) if known.weak and known.dtype.is_inexact else leaf
     if isinstance(leaf, np.ndarray | np.generic) and names_dtype(leaf.dtype.name):
         return asarray(leaf) if as_dtype(leaf.dtype.name).is_inexact else leaf
     return leaf
@@ -118,9 +124,7 @@ class Differentiating:
         return with_leaves(argument, iter(made))
 
     def _leaf(self, leaf: Any, owned: bool) -> tuple[Any, Any]:
-        if type(leaf) in (float, complex):
-            leaf = asarray(leaf)
-        leaf = from_numpy(leaf)
+        leaf = from_number(leaf)
         if not isinstance(leaf, Handle) or not leaf._value.spec.dtype.is_inexact:
             return None, leaf
         if owned and leaf._record is None:
@@ -332,10 +336,15 @@ def grad(
     return wrapped
 
 
+def kind_of(value: Any) -> str:
+    """Return what errors call the type of a value; a number that a trace stands in for is one."""
+    return value._value.spec.dtype.kind if is_weak(value) else type(value).__name__
+
+
 def _check_scalar(value: Any) -> None:
-    if not isinstance(value, Handle):
+    if not isinstance(value, Handle) or is_weak(value):
         raise GradientError(
-            f"the function returned {type(value).__name__}, a gradient needs a scalar tensor "
+            f"the function returned {kind_of(value)}, a gradient needs a scalar tensor "
             f"(with has_aux=True a pair of a scalar and anything)"
         )
     spec = value._value.spec

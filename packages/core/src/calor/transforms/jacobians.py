@@ -9,13 +9,12 @@ from typing import Any
 
 from calor import tree
 from calor.errors import GradientError
-from calor.functions.creation import ones
 from calor.functions.ranges import eye
 from calor.ops.movement import reshape
-from calor.tensor.values import Handle
+from calor.tensor.values import Handle, is_weak
 from calor.transforms.batching.movement import moved
 from calor.transforms.forward import Linearized
-from calor.transforms.grad import Differentiated, from_numpy, picked, with_leaves
+from calor.transforms.grad import Differentiated, from_number, kind_of, picked, with_leaves
 from calor.transforms.vmap import vmap
 
 
@@ -140,8 +139,7 @@ def jacfwd(
             def column(t: Any) -> Any:
                 return linear.along([t if i == place else None for i in range(len(flat))])
 
-            shape = x._value.spec.shape if isinstance(x, Handle) else ()
-            return [_columns(t, shape) for t in tree.leaves(_over_units(column, x))]
+            return [_columns(t, x.shape) for t in tree.leaves(_over_units(column, x))]
 
         found = [columns(i) for i in range(len(flat))]
         parts = []
@@ -209,20 +207,19 @@ def _of_chosen(
             given[n] = x
         return function(*given, **kwargs)
 
-    chosen = [with_leaves(args[n], map(from_numpy, tree.leaves(args[n]))) for n in numbers]
+    chosen = [with_leaves(args[n], map(from_number, tree.leaves(args[n]))) for n in numbers]
     return run, chosen, one
 
 
 def _moves(x: Any) -> bool:
-    return type(x) is float or (isinstance(x, Handle) and x._value.spec.dtype.is_inexact)
+    return isinstance(x, Handle) and x._value.spec.dtype.is_inexact
 
 
 def _check(x: Any, name: str, what: str, other: str) -> None:
-    if isinstance(x, Handle) and x._value.spec.dtype.kind == "float":
+    tensor = isinstance(x, Handle) and not is_weak(x)
+    if tensor and x._value.spec.dtype.kind == "float":
         return
-    if type(x) is float:
-        return
-    told = f"{x._value.spec}" if isinstance(x, Handle) else f"a {type(x).__name__}"
+    told = f"{x._value.spec}" if tensor else f"a {kind_of(x)}"
     raise GradientError(
         f"calor.{name} needs real floating {what}s, not {told}; use calor.{other}, or take real "
         f"and imaginary parts"
@@ -231,8 +228,6 @@ def _check(x: Any, name: str, what: str, other: str) -> None:
 
 def _over_units(function: Callable[[Any], Any], like: Any) -> Any:
     """Return a linear function at each unit vector of the shape of a tensor, along a first axis."""
-    if not isinstance(like, Handle):
-        like = ones(())
     shape, size = like.shape, prod(like.shape)
     with like.device:
         units = reshape(eye(size, dtype=like.dtype), shape=(size, *shape))

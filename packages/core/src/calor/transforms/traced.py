@@ -9,10 +9,9 @@ from typing import Any
 
 from calor import tree
 from calor.backends.device import Device
-from calor.dtypes import default_complex, default_float
 from calor.errors import TraceError
+from calor.functions.creation import asarray
 from calor.graph.graph import Graph
-from calor.ops.elementwise import cast
 from calor.recording.record import weak_spec
 from calor.recording.sites import Site
 from calor.recording.tracing import Capture, GraphTrace, Retrace, tracing
@@ -204,7 +203,8 @@ class Tracer:
             is_tensor = isinstance(leaf, Handle)
             described.append((is_tensor, len(outputs) if is_tensor else leaf))
             if is_tensor:
-                outputs.append(_strong(leaf))
+                # Made of Python numbers alone, it becomes a tensor as these do.
+                outputs.append(asarray(leaf))
         differentiable = any(t._record is not None for t in outputs)
         argument_writes = [
             (i, _append(outputs, wrap(t._value)))
@@ -343,15 +343,6 @@ class Tracer:
             for n, p in enumerate(given)
             if p >= first
         ]
-
-
-def _strong(tensor: Any) -> Any:
-    """Return a result in the default type of its kind when it is made of Python numbers only."""
-    dtype = tensor._value.spec.dtype
-    if not tensor._value.spec.weak:
-        return tensor
-    default = {"float": default_float(), "complex": default_complex()}.get(dtype.kind, dtype)
-    return cast(tensor, dtype=default)
 
 
 def _append(outputs: list[Any], tensor: Any) -> int:
