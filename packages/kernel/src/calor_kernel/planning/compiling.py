@@ -36,6 +36,7 @@ from calor_kernel.planning.replanning import plan_anew
 from calor_kernel.planning.single_steps import has_single_steps, single_steps
 from calor_kernel.planning.spread_values import spreading
 from calor_kernel.planning.structure import structure_of
+from calor_kernel.planning.work_behind_joins import with_work_before_joins
 
 # Ops that never reach a family: views and sources.
 STRUCTURAL: Final = SOURCES | ALWAYS_OF_DENSE
@@ -128,24 +129,23 @@ def known_in_stages(engine: Engine, graph: Graph) -> bool:
         structure = structure_of(graph)
         if structure is not None and structure.key not in engine.unrepeated:
             return False
-    staged = Staged.of(engine, arranged(graph))
+    staged = Staged.of(engine, arranged(graph, fused=bool(engine.fusers)))
     engine.staged = graph, staged
     return all(map(engine.replanning.fits, staged.plans())) and not any(
         _body_refusal(engine, node) for node in staged.flows()
     )
 
 
-def arranged(graph: Graph) -> Graph:
-    """Return the graph in the form that is planned: the same numbers with less to store."""
-    return dense_results(
-        casts_behind(
-            joining(
-                rewriting_activations(
-                    spreading(recomputing(in_norm_shapes(narrow_spectra(lean_scans(graph)))))
-                )
-            )
-        )
-    )
+def arranged(graph: Graph, fused: bool = True) -> Graph:
+    """Return the graph in the form that is planned: the same numbers with less to store.
+
+    ``fused``: whether a fuser looks at it.
+    """
+    graph = spreading(recomputing(in_norm_shapes(narrow_spectra(lean_scans(graph)))))
+    graph = rewriting_activations(graph)
+    # Without a fuser each part would be a launch.
+    graph = with_work_before_joins(graph) if fused else graph
+    return dense_results(casts_behind(joining(graph)))
 
 
 def _by_host(engine: Engine, graph: Graph, node: Node) -> bool:
@@ -171,7 +171,11 @@ def compile_graph(engine: Engine, graph: Graph) -> Executable:
     if held is not None and held[0] is graph:
         return ControlPlan(engine, held[1], compile_body)
     key, planned = engine.drafts.take(graph)
-    graph = arranged(without_single_steps(engine, graph)) if planned is None else planned[0].graph
+    graph = (
+        arranged(without_single_steps(engine, graph), fused=bool(engine.fusers))
+        if planned is None
+        else planned[0].graph
+    )
     if has_flows(engine, graph):
         made = None
         if _repeats(engine, graph):
@@ -209,7 +213,7 @@ def _repeated(
 
 def planned_form(engine: Engine, graph: Graph) -> Graph:
     """Return a graph that a device takes in the form in which it is planned."""
-    graph = arranged(graph)
+    graph = arranged(graph, fused=bool(engine.fusers))
     return _with_bodies(engine, graph) if _repeats(engine, graph) else graph
 
 
@@ -224,7 +228,10 @@ def _with_bodies(engine: Engine, graph: Graph) -> Graph:
 
 
 def _with_body(engine: Engine, attributes: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {**attributes, "body": arranged(fitting(engine, attributes["body"])[0])}
+    return {
+        **attributes,
+        "body": arranged(fitting(engine, attributes["body"])[0], fused=bool(engine.fusers)),
+    }
 
 
 def compile_body(engine: Engine, graph: Graph) -> Executable:

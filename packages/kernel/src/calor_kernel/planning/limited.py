@@ -44,7 +44,7 @@ def compile_within(
         if made.required_bytes > limit:
             raise MemoryLimitError(smallest=made.required_bytes)
         return made
-    graph = arranged(graph)
+    graph = arranged(graph, fused=bool(engine.fusers))
     lowerings = Lowerings(engine.device.info, engine.lowerings.wants, lean=True)
     planner = Planner(lowerings, graph, engine.fusers, engine.deterministic)
     draft = planner.draft(engine.coverings.of(graph))

@@ -6,6 +6,7 @@ path leads out of it and back, and its operands and results are few.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from math import prod
@@ -228,9 +229,21 @@ class ChainSearch(Links):
         return chain
 
     def _moved(self, chain: Chain) -> int:
-        """Return the bytes that a chain reads and writes."""
-        outputs = [self.graph.nodes[n].outputs[0] for n in chain.results]
-        return moved(self.graph, {value for value, _ in chain.operands}, outputs)
+        """Return the bytes that a chain reads and writes; parts of a value are read once."""
+        read: defaultdict[int, set[int]] = defaultdict(set)
+        for value, _ in chain.operands:
+            read[self._whole(value)].add(value)
+        wholes = (moved(self.graph, [whole], ()) for whole in read)
+        parts = (moved(self.graph, values, ()) for values in read.values())
+        return self._written(chain) + sum(map(min, wholes, parts))
+
+    def _whole(self, value: int) -> int:
+        """Return the value of which a value is a view."""
+        number = self.maker.get(value, -1)
+        while number >= 0 and self._move(number) is not None:
+            value = self.graph.nodes[number].inputs[0]
+            number = self.maker.get(value, -1)
+        return value
 
     def _written(self, chain: Chain) -> int:
         """Return the bytes that a chain writes."""
