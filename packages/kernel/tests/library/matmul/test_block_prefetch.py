@@ -30,21 +30,24 @@ def product(m, k, n, along=False):
 
 @pytest.mark.parametrize(("order", "lines", "length"), [("columns", 7, 24), ("depth", 24, 7)])
 @pytest.mark.parametrize("tiles", [1, 4, 40])
-def test_tiles_share_all_lines(order, lines, length, tiles):
-    made = next_block(Block(2, 5, 100, 7), 11, 100, 8, tiles, 9, order, 4)
-    assert (made.at, made.step, made.lines, made.length) == (11, 100, lines, length)
-    assert made.share * tiles >= lines > (made.share - 1) * tiles
+@pytest.mark.parametrize("steps", [9, 200])
+def test_tiles_share_all_lines(order, lines, length, tiles, steps):
+    made = next_block(Block(2, 5, 100, 7), 11, 100, 8, tiles, steps, 4, order, 4)
+    assert (made.at, made.step, made.length) == (11, 100, length)
+    assert made.turn % 4 == 0
     # A turn prefetches 16 elements of a line.
-    assert made.later * -(-length // 16) <= 9 < (made.later + 1) * -(-length // 16)
+    parts, turns = lines * -(-length // 16), -(-steps // made.turn)
+    assert (made.before + turns) * tiles >= parts
+    # Turns are as long as the lines allow: a longer one would leave some to ask for at a time.
+    assert made.turn == 4 or made.before == 0
+    assert (steps // (made.turn + 4)) * tiles < parts
 
 
 @kl.kernel
-def walk(
-    b: kl.In, found: kl.Out, turns: kl.Size, step: kl.Size, length: kl.Size, share: kl.Size
-) -> None:
-    """Write the parts that a tile prefetches while it computes, and where a burst of them ends."""
-    block = NextBlock(turns * 0, step, share * 3, length, share, turns // ((length + 15) // 16))
-    at, along = block.prefetch(b, turns * 0 + 1), turns * 0
+def walk(b: kl.In, found: kl.Out, turns: kl.Size, step: kl.Size, length: kl.Size) -> None:
+    """Write the parts that are prefetched turn by turn."""
+    block = NextBlock(turns * 0 + 500, step, length, turns, turns)
+    at, along = block.at, turns * 0
     for turn in kl.loop_range(turns):
         found[turn] = (at + along).to(found.dtype)
         at, along = block.step_on(b, at, along)
@@ -52,9 +55,9 @@ def walk(
 
 @pytest.mark.parametrize(("length", "parts"), [(16, 1), (48, 3), (50, 4)])
 @pytest.mark.parametrize("turns", [1, 7, 12])
-def test_a_tile_prefetches_its_share_in_turns(turns, length, parts):
+def test_turns_prefetch_line_after_line(turns, length, parts):
     bound = {"b": Bound(Input(0), float32), "found": Bound(Output(), int32)}
-    given = {"turns": turns, "step": 100, "length": length, "share": 5}
+    given = {"turns": turns, "step": 100, "length": length}
     made = launch(walk, Grid.line(1), Effort("walk"), **bound, **given)
     _, run_launch = MACHINES["one-unit"]
     memory = np.zeros(2000, np.float32)
@@ -66,11 +69,11 @@ def test_a_tile_prefetches_its_share_in_turns(turns, length, parts):
 @pytest.mark.parametrize(
     ("rows", "side", "there"), [(60, 300, True), (20, 300, False), (700, 64, False)]
 )
-def test_only_cubes_that_pack_prefetch(rows, side, there):
+def test_only_cubes_that_pack_prefetch_b(rows, side, there):
     shapes = [(rows, side), (side, side)]
     graph = graph_of(lambda x, w: x @ w, float32, shapes)
     _, launches = run(graph, operands(shapes, float32), ONE_UNIT, ())
-    assert ("prefetch" in kernel_text(launches[-1].build.kernel())) is there
+    assert ("prefetch b " in kernel_text(launches[-1].build.kernel())) is there
 
 
 @pytest.mark.parametrize(("device", "there"), [(WIDE, True), (ONE_UNIT, False)])
@@ -84,7 +87,8 @@ def test_few_rows_ask_for_the_next_panel_of_a_matrix_as_it_lies(device, there):
 
 
 @pytest.mark.parametrize("dtype", [float16, float32, float64])
-@pytest.mark.parametrize("columns", [256, 259])
+# Rows of 1024 elements begin at one place of their pages, and are packed before the first tile.
+@pytest.mark.parametrize("columns", [256, 259, 320, 1024])
 def test_first_tiles_pack_whole_panels(columns, dtype):
     def function(x, w):
         return calor.matmul(x, w)
@@ -113,6 +117,17 @@ def test_passes_are_long_for_narrow_packed_panels_and_short_in_place():
     assert [packed(one, WIDE).unroll for one in some] == [8, 8]
     assert [packed(one, WIDE, keeps=True).unroll for one in some] == [4, 4]
     assert packed_inside(some[1], WIDE).unroll == 4
+    # The rows of a B that is not packed have addresses, for which 16 registers are too few.
+    assert [packed(one, ONE_UNIT).unroll for one in (some[0], low)] == [8, 1]
+    assert packed(low, ONE_UNIT, keeps=True).unroll == 4
+
+
+def test_sums_of_the_passes_before_are_prefetched():
+    arrays = operands([(61, 1200), (1200, 160)], float32)
+    graph = graph_of(calor.matmul, float32, [a.shape for a in arrays])
+    found, launches = run(graph, arrays, ONE_UNIT, ())
+    assert "prefetch c " in kernel_text(launches[-1].build.kernel())
+    near(found, calor.matmul, arrays, float32, "highest")
 
 
 @pytest.mark.parametrize("along", [False, True])

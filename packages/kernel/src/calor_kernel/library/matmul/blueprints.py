@@ -142,11 +142,11 @@ def packed(product: Product, info: DeviceInfo, keeps: bool = False) -> Packed:
     most = _PANELS if pack_b else max(_PANELS, row // (width * accumulate.itemsize))
     blocks = blocks_of(product, info, rows, width, most)
     made = Packed(accumulate, lanes, rows, vectors, group, pack_a, pack_b, depth, *blocks)
-    if registers_of(info) == 32:
-        # Weights that stay have long passes, in which a turn of the loop is a small part.
-        return replace(made, ahead=True, unroll=8 if pack_b and group == 1 and not keeps else 4)
-    # Compilers load the vectors of B of several steps at once, for which 16 registers are too few.
-    return replace(made, unroll=1)
+    wide = registers_of(info) == 32
+    # Weights that stay have long passes, in which a turn of the loop is a small part.
+    unroll = 8 if pack_b and group == 1 and not keeps else 4
+    # The rows of B as it lies have addresses of their own, for which 16 registers are too few.
+    return replace(made, ahead=wide, unroll=unroll if wide or pack_b else 1)
 
 
 def tile_vectors(n: int, lanes: int, most: int) -> int:

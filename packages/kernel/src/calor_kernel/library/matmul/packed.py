@@ -28,6 +28,8 @@ N = TypeVar("N")
 _LINE = 64
 # How far ahead a tile asks for rows of a B as it lies.
 _ROWS_AHEAD = 16
+# Bytes between rows that share few sets of a cache, or a multiple of them.
+_ALIASED = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +111,14 @@ def packed_matmul(
         if own is not None:
             step = of_b.depth if order == "columns" else of_b.panel // width
             b_first = b_start + begin * of_b.depth
-            block = Block(first_panel, last_panel, n, count)
-            pack_block(b, own, b_first, step, block, vectors, lanes, order)
+            # The first tiles of panels of whole vectors pack them as they read them. Rows of B that
+            # begin at the same places of their pages share few sets of a cache, which lose them
+            # until a panel's turn comes.
+            aliased = step * int(b.dtype.itemsize) % _ALIASED == 0
+            as_read = (order == "columns") & (last_panel * width <= n) & ~aliased
+            if not as_read:
+                block = Block(first_panel, last_panel, n, count)
+                pack_block(b, own, b_first, step, block, vectors, lanes, order)
             # The next rows of these panels, or the first rows of the next cube's.
             goes_on = begin + depth < k
             from_row = kl.select(goes_on, begin + depth, 0)
@@ -123,10 +131,12 @@ def packed_matmul(
                 step,
                 width,
                 tiles_down * (last_panel - first_panel),
-                count // unroll,
+                count,
+                unroll,
                 order,
                 int(b.dtype.itemsize),
             )
+            asked, along = following.at, following.at * 0
         for panel in kl.range(first_panel, last_panel):
             if own is None:
                 b_at = b_start + panel * of_b.panel + begin * b_depth
@@ -167,15 +177,36 @@ def packed_matmul(
                             near = kl.min(row + r, last_row - 1)
                             for v in kl.range(vectors):
                                 ends.prefetch(near, kl.min(column + v * lanes, n - 1))
+                elif begin > 0:
+                    # The sums so far, which the tile's end adds.
+                    for r in kl.range(rows):
+                        near = c_start + kl.min(row + r, last_row - 1) * n
+                        for v in kl.range(vectors):
+                            c.prefetch(near + kl.min(column + v * lanes, n - 1))
                 main = count // unroll * unroll
-                if own is not None:
-                    done = (row - first_row) // rows
-                    number = (panel - first_panel) * tiles_down + done
-                    ask = following.prefetch(b, number)
-                    along = ask * 0
                 tiles_before = (row - first_row) // rows
                 next_at = b_at + of_b.panel + tiles_before * (main // unroll) * line
-                for p in kl.loop_range(0, main, unroll):
+                if own is not None:
+                    packs = as_read & (row == first_row)
+                    source = Source(b, b_first + column, step)
+                    for _ in kl.loop_range(0, following.before):
+                        asked, along = following.step_on(b, asked, along)
+                    for turn in kl.loop_range(0, main, following.turn):
+                        asked, along = following.step_on(b, asked, along)
+                        stop = kl.min(turn + following.turn, main)
+                        if packs:
+                            for p in kl.loop_range(turn, stop, unroll):
+                                tile.steps(acc, a_at, b_at, p, a_depth, b_depth, unroll, source)
+                        else:
+                            for p in kl.loop_range(turn, stop, unroll):
+                                tile.steps(acc, a_at, b_at, p, a_depth, b_depth, unroll)
+                    if packs:
+                        for p in kl.loop_range(main, count):
+                            tile.steps(acc, a_at, b_at, p, a_depth, b_depth, 1, source)
+                    else:
+                        for p in kl.loop_range(main, count):
+                            tile.steps(acc, a_at, b_at, p, a_depth, b_depth, 1)
+                for p in kl.loop_range(0, main if own is None else 0, unroll):
                     if plan.ahead and plan.pack_b:
                         b.prefetch(next_at + p // unroll * line, locality=2)
                     if plan.ahead and not plan.pack_b:
@@ -189,19 +220,9 @@ def packed_matmul(
                         for u in kl.range(unroll):
                             for part in kl.range(0, width, line):
                                 b.prefetch(asked + u * b_depth + part, locality=2)
-                    if own is not None:
-                        ask, along = following.step_on(b, ask, along)
-                    # Known distances of a turn's steps need no instructions.
-                    a_now, b_now = [at + p * a_depth for at in a_at], b_at + p * b_depth
-                    if own is not None and not plan.pack_a and unroll > 1:
-                        # The terms of the next pass: a short part of each row, which the processor
-                        # does not foresee. Turns of one term would ask for each line often.
-                        for r in kl.range(rows):
-                            a.prefetch(a_now[r] + count, locality=2)
-                    for u in kl.range(unroll):
-                        tile.multiply(acc, a_now, u * a_depth, b_now + u * b_depth)
-                for p in kl.range(main, count):
-                    tile.multiply(acc, a_at, p * a_depth, b_at + p * b_depth)
+                    tile.steps(acc, a_at, b_at, p, a_depth, b_depth, unroll)
+                for p in kl.range(main if own is None else count, count):
+                    tile.steps(acc, a_at, b_at, p, a_depth, b_depth, 1)
                 if ends is None:
                     store_tile(
                         acc, c, TilePlace(c_start, row, last_row, column, panel * width, n), begin
@@ -209,6 +230,15 @@ def packed_matmul(
                 else:
                     tile_at = TilePlace(c_start, row, last_row, column, panel * width, n)
                     end_tile(acc, ends, room, partial, tile_at, begin, begin + count >= k)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Columns of a B that is not packed yet: the first element, and the distance of its rows."""
+
+    b: kl.Pointer
+    at: kl.Number
+    step: kl.Number
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,18 +252,55 @@ class Tile:
     group: int
 
     def multiply(
-        self, acc: kl.Registers, a_at: list[kl.Number], a_step: kl.Index, b_at: kl.Number
+        self,
+        acc: kl.Registers,
+        a_at: list[kl.Number],
+        a_step: kl.Index,
+        b_at: kl.Number,
+        source: tuple[kl.Pointer, kl.Number] | None = None,
     ) -> None:
-        """Add the products of one group of the K axis to the accumulators."""
+        """Add the products of one group of the K axis to the accumulators.
+
+        The vectors of B are those at ``source``, if it is given, and are stored.
+        """
         rows, vectors = acc.shape
         span = self.lanes * self.group
-        columns = [
-            self.b.load(b_at + v * span, span, mask=self.masks[v]) for v in kl.range(vectors)
-        ]
+        if source is None:
+            columns = [
+                self.b.load(b_at + v * span, span, mask=self.masks[v]) for v in kl.range(vectors)
+            ]
+        else:
+            columns = [source[0].load(source[1] + v * span, span) for v in kl.range(vectors)]
+            for v in kl.range(vectors):
+                self.b.store(b_at + v * span, columns[v].to(self.b.dtype))
         for r in kl.range(rows):
             value = self.broadcast(a_at[r] + a_step)
             for v in kl.range(vectors):
                 acc[r, v] = self.add(value, columns[v], acc[r, v])
+
+    @kl.helper
+    def steps(
+        self,
+        acc: kl.Registers,
+        a_at: list[kl.Number],
+        b_at: kl.Number,
+        at: kl.Number,
+        a_depth: int,
+        b_depth: kl.Index,
+        count: int,
+        source: Source | None = None,
+    ) -> None:
+        """Add the products of ``count`` groups of the K axis from ``at`` on.
+
+        B is read from a ``source``, if there is one, and packed.
+        """
+        # Known distances of a turn's steps need no instructions.
+        a_now, b_now = [start + at * a_depth for start in a_at], b_at + at * b_depth
+        for u in kl.range(count):
+            row = None
+            if source is not None:
+                row = source.b, source.at + (at + u) * source.step
+            self.multiply(acc, a_now, u * a_depth, b_now + u * b_depth, row)
 
     def add(self, x: kl.Number, y: kl.Number, total: kl.Number) -> kl.Number:
         """Return total + x · y."""
