@@ -16,7 +16,7 @@ import json
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from calor.plugins.discovery import get_device
@@ -107,6 +107,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         metavar="PATTERN",
         help="plant only in files::functions like this",
     )
+    add("--kind", default="*", metavar="PATTERN", help="plant only faults of kinds like this")
     add("--again", type=Path, metavar="FILE", help="take the survivors of an earlier result")
     add("--json", type=Path, metavar="FILE", help="write the result as data")
     return parser.parse_args(arguments)
@@ -120,13 +121,15 @@ def _survivors(path: Path) -> Iterator[Mutant]:
 
 
 def _drawn(functions: Sequence[Source], options: argparse.Namespace) -> Iterator[Mutant]:
+    fits = fnmatch.fnmatchcase
     chosen = [
-        source
+        replace(source, places=places)
         for source in functions
-        if fnmatch.fnmatchcase(f"{source.path.relative_to(ROOT)}::{source.name}", options.function)
+        if fits(f"{source.path.relative_to(ROOT)}::{source.name}", options.function)
+        and (places := tuple(p for p in source.places if fits(p.kind, options.kind)))
     ]
     if not chosen:
-        raise SystemExit("no function in these folders has a place for a fault")
+        raise SystemExit("no function in these folders has a place for such a fault")
     return drawn(ROOT, chosen, options.seed)
 
 

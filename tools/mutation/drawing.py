@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from .faults import WEIGHTS, Function, faults
+from .oversights import Around, defaults_of, oversights
 
 # Files and functions that print, or say what an error says.
 SILENT_FILES: Final = (
@@ -121,6 +122,8 @@ def _own(function: Function) -> Iterator[ast.AST]:
     left: list[ast.AST] = list(body)
     while left:
         node = left.pop()
+        if isinstance(node, ast.Raise):
+            yield node
         if _quiet(node) or isinstance(node, ast.ClassDef):
             continue
         yield node
@@ -159,6 +162,12 @@ def _found(path: Path, tree: ast.Module) -> Iterator[Source]:
             for inner in _own(node)
             for kind, made in faults(inner, parameters, there)
         ]
+        around = Around(names[-1], defaults_of(node))
+        places.extend(
+            Place(kind, part, made, False)
+            for inner in _own(node)
+            for kind, part, made in oversights(inner, around)
+        )
         if "<locals>" not in names and "<lambda>" not in names:
             places.extend(_defaults(node))
         if places:
@@ -239,6 +248,8 @@ def _edit(path: Path, node: Any, made: Any) -> _Edit:
     if isinstance(node, ast.With):
         last: Any = node.items[-1].context_expr
         end = text.index(b":", starts[last.end_lineno - 1] + last.end_col_offset)
+    if isinstance(node, ast.Try):
+        return _without_cleanup(text, starts, node)
     old = text[begin:end].decode()
     lines = "\n" * old.count("\n")
     new = ast.unparse(ast.fix_missing_locations(made))
@@ -253,6 +264,17 @@ def _edit(path: Path, node: Any, made: Any) -> _Edit:
         # Words may stand beside a parenthesis that is no more.
         new = f" {new}" if text[begin - 1 : begin].isalnum() else new
     return _Edit(begin, end, new, before, after)
+
+
+def _without_cleanup(text: bytes, starts: Sequence[int], node: ast.Try) -> _Edit:
+    """Return how a cleanup becomes one that an error leaves out."""
+    begin = starts[node.lineno - 1] + node.col_offset
+    last: Any = node.body[-1]
+    final = text.index(b"finally", starts[last.end_lineno - 1] + last.end_col_offset)
+    end = final + len(b"finally")
+    body = text[begin + len(b"try") : final].decode()
+    old = " ".join(text[begin:end].decode().split())
+    return _Edit(begin, end, f"if True{body}if True", old, "if True ... if True")
 
 
 def sources(

@@ -34,6 +34,7 @@ _PAIRS: Final = (
     "left right", "start stop", "before after", "first last", "rows columns", "lower upper",
     "ndim size", "is_floating is_inexact", "is_inexact is_complex", "add sub", "mul div",
     "logical_not negative", "shape strides", "flip roll", "sort argsort", "mean sum",
+    "array asarray", "zeros empty", "float32 float16",
 )  # fmt: skip
 _TEXTS: Final = (
     "left right", "valid same", "same full", "reflect constant", "mean sum", "forward backward",
@@ -57,6 +58,7 @@ _WRAPPERS: Final = frozenset((
     "abs", "conj", "sorted", "reversed", "floor", "ceil", "round", "sqrt", "exp", "log", "neg",
     "stop_gradient", "flip", "swapped", "matrix_transpose", "clip", "astype", "copy", "tuple",
     "list", "real", "square", "contiguous", "detach", "normalized", "permute", "cast", "kept",
+    "accumulator", "widened", "broadcast_to", "expand",
 ))  # fmt: skip
 
 # Calls whose operands are of different kinds, so that none could be taken for another.
@@ -233,7 +235,10 @@ WEIGHTS: Final = {
     "comparison": 3.0, "constant": 3.0, "operator": 3.0, "arguments swapped": 1.0,
     "keyword dropped": 1.5, "statement dropped": 2.0, "condition negated": 1.5, "namesake": 2.0,
     "condition dropped": 2.0, "and/or": 2.0, "operand returned": 1.5, "default": 1.5,
-    "context dropped": 0.5, "other variable": 0.7,
+    "context dropped": 0.5, "other variable": 0.7, "key part forgotten": 4.0,
+    "count of 16 bits": 2.0, "axis forgotten": 1.5, "option ignored": 1.5, "bound forgotten": 2.0,
+    "item left out": 0.7, "error swallowed": 0.5, "no cleanup after an error": 3.0,
+    "None taken for false": 1.5, "rounded down": 2.0, "copy forgotten": 2.0,
 }  # fmt: skip
 
 
