@@ -36,11 +36,11 @@ ROWS: dict[str, tuple[str, str, str, Callable[[Call], bool]]] = {
         "None",
         lambda made: made({(3, 1): 7}, 3, 1) == 7,
     ),
-    "table": (
-        "def made(known, size, scale):\n    return known[size, scale]",
+    "setdefault": (
+        "def made(known, size, scale):\n    return known.setdefault((size, scale), 7)",
         "key part forgotten",
         "None",
-        lambda made: made({(3, 1): 7, (3, None): 8, (None, 1): 8}, 3, 1) == 7,
+        lambda made: made(known := {}, 3, 1) == 7 and known == {(3, 1): 7},
     ),
     "count": (
         "def made(size):\n    return size",

@@ -110,10 +110,11 @@ def _parents(tree: ast.AST) -> dict[int, ast.AST]:
 
 def _quiet(node: ast.AST) -> bool:
     """Whether nothing below a node is behaviour that a program could ask for."""
-    return isinstance(node, ast.Raise | ast.Assert | ast.JoinedStr | ast.arg) or (
-        isinstance(node, ast.Call)
-        and getattr(node.func, "id", "") in ("warn", "print", "cast_type")
-    )
+    if isinstance(node, ast.Call):
+        return getattr(node.func, "id", "") in ("warn", "print", "cast_type")
+    # Without strict=True, zip does the same of what has one length.
+    strict = isinstance(node, ast.keyword) and node.arg == "strict"
+    return strict or isinstance(node, ast.Raise | ast.Assert | ast.JoinedStr | ast.arg)
 
 
 def _own(function: Function) -> Iterator[ast.AST]:

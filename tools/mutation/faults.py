@@ -238,7 +238,7 @@ WEIGHTS: Final = {
     "context dropped": 0.5, "other variable": 0.7, "key part forgotten": 4.0,
     "count of 16 bits": 2.0, "axis forgotten": 1.5, "option ignored": 1.5, "bound forgotten": 2.0,
     "item left out": 0.7, "error swallowed": 0.5, "no cleanup after an error": 3.0,
-    "None taken for false": 1.5, "rounded down": 2.0, "copy forgotten": 2.0,
+    "None taken for false": 0.7, "rounded down": 2.0, "copy forgotten": 2.0,
 }  # fmt: skip
 
 

@@ -14,11 +14,10 @@ from typing import Any, Final
 
 # The kind of a fault, the node that it replaces, and what stands in its place.
 Oversight = tuple[str, ast.AST, ast.AST]
-# Words of the names of what is looked up, and of where.
+# Words of the names of what is looked up.
 _KEYS: Final = ("key", "signature", "digest")
-_TABLES: Final = ("cache", "known", "memo", "kept", "made", "seen", "table", "plans", "programs")
 _COUNTS: Final = frozenset((
-    "size", "count", "length", "n", "total", "elements", "rows", "columns", "nbytes", "numel",
+    "size", "length", "elements", "rows", "columns", "nbytes", "numel",
 ))  # fmt: skip
 _AXES: Final = frozenset(("axes", "dims", "reduced", "contracted", "batch", "kept_axes"))
 _CLAMPS: Final = frozenset(("min", "max", "minimum", "maximum"))
@@ -73,15 +72,11 @@ def returned(node: ast.Return, around: Around) -> Iterator[Oversight]:
         yield from _parts(node.value)
 
 
-def looked_up(node: ast.Subscript, around: Around) -> Iterator[Oversight]:
-    if _named(node.value, _TABLES):
-        yield from _parts(node.slice)
-
-
 def called(node: ast.Call, around: Around) -> Iterator[Oversight]:
     function = node.func
     if isinstance(function, ast.Attribute):
-        if function.attr in ("get", "setdefault", "pop") and node.args:
+        # A look-up alone that forgets a part finds nothing, which is no fault.
+        if function.attr == "setdefault" and node.args:
             yield from _parts(node.args[0])
         if function.attr in _COPIES and not node.args and not node.keywords:
             yield "copy forgotten", node, function.value
@@ -150,7 +145,7 @@ def cleaned(node: ast.Try, around: Around) -> Iterator[Oversight]:
 
 
 _RULES: Final[dict[type[ast.AST], Callable[..., Iterator[Oversight]]]] = {
-    ast.Assign: assigned, ast.Return: returned, ast.Subscript: looked_up, ast.Call: called,
+    ast.Assign: assigned, ast.Return: returned, ast.Call: called,
     ast.Compare: compared, ast.Name: read, ast.Attribute: read, ast.UnaryOp: rounded,
     ast.Raise: raised, ast.Delete: deleted, ast.For: iterated, ast.comprehension: iterated,
     ast.Try: cleaned,

@@ -73,6 +73,7 @@ from .checks import (
     extreme_points,
     features,
     forms_of_arguments,
+    forms_of_rules,
     found_nans,
     fresh_objects,
     function_dtypes,
@@ -87,6 +88,7 @@ from .checks import (
     imported_models,
     index_dtypes,
     index_forms,
+    interrupted_work,
     jit_states,
     jitted_calls,
     jitted_steps,
@@ -111,6 +113,7 @@ from .checks import (
     near_patterns,
     neighbours,
     nested_modes,
+    nested_sequences,
     nested_transforms,
     non_finite,
     numbers_in_transforms,
@@ -136,6 +139,7 @@ from .checks import (
     real_bins,
     recorded_calls,
     recorded_refusals,
+    registered_containers,
     replaced_statics,
     results_of_transforms,
     routed_programs,
@@ -143,10 +147,12 @@ from .checks import (
     served_devices,
     served_models,
     settings_between_modes,
+    settings_of_environment,
     shared_memory,
     shared_objects,
     shown_runs,
     sizes,
+    sizes_of_maps,
     slopes,
     slopes_of_lines,
     small_results,
@@ -299,6 +305,8 @@ def _contracts() -> Iterator[Check]:
     yield from found_nans.found_nans()
     yield from host_calls.host_calls()
     yield from mapped_forms.mapped_forms()
+    yield from registered_containers.registered_containers()
+    yield from sizes_of_maps.sizes_of_maps()
     yield from drawn_gradients.gradients_of_drawn()
     yield from slopes.slopes()
     yield from extreme_points.extreme_points()
@@ -322,13 +330,16 @@ def _contracts() -> Iterator[Check]:
     yield from drawn_searches.drawn_searches()
     yield from averaged_weights.averaged_weights()
     yield from nested_modes.nested_modes()
+    yield from nested_sequences.nested_sequences()
     yield from ended_work.ended_work()
+    yield from interrupted_work.interrupted_work()
     yield from uses_again.uses_again()
     yield from orders_of_views.orders_of_views()
     yield from drawn_updates.drawn_updates()
     yield from where_state_lives.where_state_lives()
     yield from small_results.small_results()
     yield from changed_settings.changed_settings()
+    yield from settings_of_environment.settings_of_environment()
     yield from asked_memory.asked_memory()
     yield from printed.printed()
     yield from told_errors.told_errors()
@@ -366,6 +377,7 @@ def _contracts() -> Iterator[Check]:
     yield from read_elsewhere.read_elsewhere()
     yield from chains_of_moves.chains_of_moves()
     yield from forms_of_arguments.forms_of_arguments()
+    yield from forms_of_rules.forms_of_rules()
     yield from masks_beside_axes.masks_beside_axes()
     yield from pairs_of_dtypes.pairs_of_dtypes()
     yield from counts_left.counts_left()

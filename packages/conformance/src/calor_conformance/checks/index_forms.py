@@ -35,7 +35,7 @@ class _Keys:
     def __init__(self, place: Place, *seed: int) -> None:
         self.rng = np.random.default_rng([place.seed, *seed])
         stored = place.plain.info.dtypes
-        self.with_mask = False
+        self.with_mask = self.block = False
         self.kinds = [k for k in _KINDS if stored.get(as_dtype(k))]
 
     def shape(self, least: int = 0) -> tuple[int, ...]:
@@ -53,7 +53,7 @@ class _Keys:
         first, last = (
             None if self.coin(0.3) else int(v) for v in self.rng.integers(-n - 2, n + 3, 2)
         )
-        step = None if self.coin(0.4) else int(self.rng.choice((-3, -2, -1, 1, 2, 3)))
+        step = None if self.block or self.coin(0.4) else int(self.rng.choice((-3, -2, -1, 1, 2, 3)))
         return slice(first, last, step)
 
     def places(self, n: int, shape: tuple[int, ...]) -> Any:
@@ -76,14 +76,16 @@ class _Keys:
         advanced, lead = self.coin(0.7), self.shape(1)[:2]
         self.with_mask = advanced and self.coin(0.25)
         # A mask selects a number of elements that other index arrays do not broadcast with.
-        lead = () if self.with_mask else lead
+        # Places that are single numbers name one block, which is written without moving elements.
+        self.block = advanced and not self.with_mask and self.coin(0.25)
+        lead = () if self.with_mask or self.block else lead
         rank = len(shape)
-        front = rank if self.coin() else int(self.rng.integers(0, rank + 1))
+        front = rank if self.block or self.coin() else int(self.rng.integers(0, rank + 1))
         items = self.items(shape[:front], advanced, lead)
-        if front == rank and self.coin(0.4):
+        if front == rank and not self.block and self.coin(0.4):
             # For no axis, between any two items: index arrays beside it are apart.
             items.insert(int(self.rng.integers(len(items) + 1)), Ellipsis)
-        elif self.coin(0.4):
+        elif not self.block and self.coin(0.4):
             # It may stand for no axis, which tells index arrays apart all the same.
             back = rank - front if self.coin() else int(self.rng.integers(0, rank - front + 1))
             items += [Ellipsis, *self.items(shape[rank - back :], advanced, lead)]

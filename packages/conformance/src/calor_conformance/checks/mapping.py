@@ -52,6 +52,8 @@ def _check(c: Case, dtype: DType) -> Check:
                 # The first element of one mapped operand is that of all mapped ones.
                 for i in (0, SIZE - 1) if all(mask) else (SIZE - 1,):
                     judge(c, dtype, element(drawn, mask, i), [a[i] for a in got], place.flushes)
+            if place.interpreted and all(mask):
+                _mapped_over_nothing(c, dtype, drawn, got)
 
     def explain(place: Place) -> str:
         drawn = [c.draw(dtype, i) for i in range(SIZE)]
@@ -62,6 +64,20 @@ def _check(c: Case, dtype: DType) -> Check:
     return row_check(
         "vmap", c, dtype, "compiled", (run, None), contract=CONTRACT, explain=explain, since="0.1"
     )
+
+
+def _mapped_over_nothing(
+    c: Case, dtype: DType, drawn: Sequence[Sequence[Array]], got: Sequence[Array]
+) -> None:
+    """An axis without a member: results have the shapes and dtypes that others have, but for it."""
+    mask = (True,) * len(c.inputs)
+    none = put([a[:0] for a in operands(drawn, mask)])
+    made = numpy_of(_mapped(c, dtype, mask)(*none))
+    for a, b in zip(made, got, strict=True):
+        want = ((0, *b.shape[1:]), b.dtype)
+        assert (a.shape, a.dtype) == want, (
+            f"mapped over 0 members: {(a.shape, a.dtype)}, not {want}"
+        )
 
 
 def _mapped(c: Case, dtype: DType, mask: Sequence[bool]) -> Any:

@@ -16,6 +16,8 @@ from typing import Any, Final
 import numpy as np
 
 import calor
+import calor.linalg
+from calor.device_selection import current_device
 from calor.dtypes import (
     bfloat16,
     bool_,
@@ -24,10 +26,12 @@ from calor.dtypes import (
     float32,
     float64,
     int8,
+    int16,
     int32,
     int64,
     uint8,
 )
+from calor.errors import DTypeError
 
 from .base import Array, Check, Place
 
@@ -166,6 +170,47 @@ def _asked_dtypes(rng: Rng) -> None:
                      calor.random.gumbel):  # fmt: skip
             made = draw((3,), dtype=dtype, key=calor.random.key(1))
             assert made.dtype is dtype, f"{draw.__name__}: {made.dtype.name}, not {dtype.name}"
+
+
+def _asked_products(rng: Rng) -> None:
+    """Products in a dtype that is asked for: one pair of operands in several, and in none."""
+    for family in ((int8, int16, int32, int64), (float16, float32, float64)):
+        kinds = [k for k in family if _multiplied(k)]
+        for _ in range(2):
+            batch, (m, k, n) = _shape(rng)[:1], (int(i) for i in rng.integers(1, 4, 3))
+            shapes = [
+                ((*batch, m, k), (k, n)),
+                ((k,), (k,)),
+                ((m, k), (k,)),
+                ((m, k), (*batch, k, n)),
+            ]
+            first, second = shapes[int(rng.integers(len(shapes)))]
+            of = [int(i) for i in rng.integers(len(kinds), size=2)]
+            a, b = (
+                rng.integers(-3, 4, shape).astype(kinds[i].numpy)
+                for shape, i in zip((first, second), of, strict=True)
+            )
+            want, held = np.matmul(a.astype(float), b.astype(float)), int(rng.integers(3))
+            x, y = (v if held == i else calor.asarray(v) for i, v in enumerate((a, b), 1))
+            wide = [*kinds[max(of) :], None]
+            for number in (*rng.permutation(len(wide)), *rng.permutation(len(wide))):
+                asked = wide[number]
+                made = (calor.matmul, calor.linalg.matmul)[int(number) % 2](x, y, dtype=asked)
+                what = f"matmul of {a!r} and {b!r}, dtype={asked and asked.name}"
+                expected = asked or kinds[max(of)]
+                assert made.dtype is expected, f"{what}: {made.dtype.name}, not {expected.name}"
+                _same(made, want.astype(expected.numpy), what)
+            if max(of):
+                narrow = kinds[max(of) - 1]
+                try:
+                    calor.matmul(x, y, dtype=narrow)
+                except DTypeError:
+                    continue
+                raise AssertionError(f"matmul in {narrow.name} of {a.dtype} and {b.dtype}")
+
+
+def _multiplied(dtype: Any) -> bool:
+    return bool(current_device().info.supports("dot_general", dtype))
 
 
 def _unary(rng: Rng) -> None:
@@ -409,7 +454,7 @@ _ASPECTS: Final[dict[str, Callable[[Rng], None]]] = {
     "operators": _binary, "operators-in-place": _in_place, "operators-matmul": _matmul,
     "operators-of-one": _unary, "as-numbers": _alone, "as-other-dtypes": _dtypes,
     "asked-dtypes": _asked_dtypes, "numpy-ufuncs": _ufuncs, "numpy-functions": _functions,
-    "numpy-writes": _lent,
+    "numpy-writes": _lent, "asked-products": _asked_products,
 }  # fmt: skip
 
 
