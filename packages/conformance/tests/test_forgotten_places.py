@@ -13,6 +13,7 @@ from calor import config, tree
 from calor.functions import linear_algebra, nested
 from calor.methods import indexing
 from calor.recording.unfinished import Aside
+from calor.sizes import Size
 from calor.transforms import custom
 from calor.transforms.batching import graphs, movement
 from reference_failures import failures
@@ -26,7 +27,8 @@ CHECKS = (
     "features/variables-of-settings-one", "features/variables-of-settings-several",
     "features/variables-of-settings-refused", "transforms/registered-containers-in-trees",
     "transforms/registered-containers-in-transforms", "functions/asked-products",
-    "functions/keys-written",
+    "functions/keys-written", "state/ended-work", "vmap/one-to-many-members-pads",
+    *(f"sizes/numbers-of-user-code-{name}" for name in ("sums", "bits", "texts", "choices")),
 )  # fmt: skip
 
 
@@ -136,3 +138,19 @@ def test_a_block_at_computed_places_that_is_not_written_is_found(
 ) -> None:
     monkeypatch.setattr(indexing, "_write_at", lambda x, key, value: x * 1)
     assert failures("functions/keys-written", 1)
+
+
+@pytest.mark.parametrize(
+    ("method", "name"),
+    [("__pow__", "powers"), ("__lshift__", "bits"), ("__rfloordiv__", "quotients"),
+     ("__divmod__", "remainders"), ("__format__", "texts"), ("__truediv__", "quotients")],
+)  # fmt: skip
+def test_a_number_of_an_earlier_size_is_found(
+    method: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def of_first(self: Size, *given: Any) -> Any:
+        # The number that it was when the function was traced, of which nobody is told.
+        return getattr(int, method)(self.hint, *given)
+
+    monkeypatch.setattr(Size, method, of_first)
+    assert failures(f"sizes/numbers-of-user-code-{name}", 2)

@@ -117,6 +117,7 @@ from .checks import (
     nested_transforms,
     non_finite,
     numbers_in_transforms,
+    numbers_of_sizes,
     one_option_apart,
     options_of_layers,
     orders_of_axes,
@@ -357,6 +358,7 @@ def _contracts() -> Iterator[Check]:
     yield from autocasting.autocasting()
     yield from drawn_networks.networks()
     yield from branches_on_sizes.branches_on_sizes()
+    yield from numbers_of_sizes.numbers_of_sizes()
     yield from carries_of_dtypes.carries_of_dtypes()
     yield from changed_between_passes.changed_between_passes()
     yield from constant_operands.constant_operands(CASES)

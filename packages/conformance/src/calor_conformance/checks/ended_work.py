@@ -113,6 +113,15 @@ def _generator(x: Any, middle: Middle) -> Any:
     return made
 
 
+def _profiled(x: Any, middle: Middle) -> Any:
+    """A profile, of which a device has one at a time; a second one finds no other after it."""
+    with calor.profile() as found:
+        made = _body(x, middle)
+        calor.eval(made)
+    assert found.memory, "a profile tells of no memory"
+    return made
+
+
 def _nothing() -> None:
     return None
 
@@ -134,7 +143,7 @@ _WORKS: Final[dict[str, Callable[[Any, Middle], Any]]] = {
     "checkpoint": lambda x, m: calor.checkpoint(partial(_body, middle=m))(x),
     "a checkpoint's second run": _backwards, "scan": _loop, "cond": _branch,
     "custom_vjp": _ruled, "modes": _in_blocks,
-    "a generator": _generator, "a hook": _hooked,
+    "a generator": _generator, "a hook": _hooked, "a profile": _profiled,
 }  # fmt: skip
 
 

@@ -26,6 +26,7 @@ _SIZES: Final = (1, 257, 65_539)
 # Functions of a member x of shape (2, 3), a line w of 3 numbers, and places p of 2.
 _PROGRAMS: Final[dict[str, Callable[[Any, Any, Any], Any]]] = {
     "moves": lambda x, w, p: calor.flip(calor.pad(x.T[1:], ((1, 0), (0, 1))), axis=0).reshape(-1),
+    "pads": lambda x, w, p: calor.pad(x, ((0, 1), (2, 0)), value=w[1]),
     "steps": lambda x, w, p: calor.concat([x[:, ::2], calor.broadcast_to(w[:2], (2, 2))], axis=1),
     "numbers": lambda x, w, p: calor.where(x > w, x * w, calor.maximum(x, 0.5) - w),
     "sums": lambda x, w, p: calor.sum(x * w, axis=1) + calor.max(x, axis=1) * calor.mean(x),
@@ -37,12 +38,17 @@ _PROGRAMS: Final[dict[str, Callable[[Any, Any, Any], Any]]] = {
 }
 
 
+# Programs that read the line too, so that it may be mapped alone.
+_BY_LINES: Final = frozenset(("pads", "numbers", "sums", "products", "slopes"))
+
+
 def _run(name: str, place: Place) -> None:
     function = _PROGRAMS[name]
     rng = np.random.default_rng([place.seed, 911, list(_PROGRAMS).index(name)])
     for size in _SIZES:
-        # Each operand is mapped or stays, but one is mapped.
-        mask = [True, *(bool(m) for m in rng.integers(2, size=2))]
+        # Each operand is mapped or stays, but one that the program reads is mapped.
+        mask = [bool(m) for m in rng.integers(2, size=3)]
+        mask[int(name in _BY_LINES and not mask[0])] = True
         arrays: tuple[Array, ...] = (
             rng.normal(size=(size, 2, 3)).astype(np.float32),
             rng.normal(size=(size, 3)).astype(np.float32),
