@@ -1,7 +1,8 @@
-"""Checks of states after failures: each passes on the reference, and fails where a rule is broken.
+"""Checks of narrow indices and of states after failures.
 
-The faults are those of a device that writes before it knows that an index is in range, of one that
-takes the nearest place instead, and of one that does not recover.
+Each passes on the reference, and fails where a rule is broken. The faults are those of a device
+that counts places in the type of an index, that writes before it knows that an index is in range,
+and that takes the nearest place instead.
 """
 
 from __future__ import annotations
@@ -11,14 +12,20 @@ from typing import Any
 import numpy as np
 import pytest
 
+import calor
 from calor.errors import DeviceError
 from calor.reference import indexing
 from calor.tensor.values import Handle
+from calor.transforms.batching import indexing as batching
 from calor.transforms.program import Program
+from calor_conformance.checks.indexed_functions import FUNCTIONS
 from reference_failures import failures
 
-MODULES = ("state/states-after-failures",)
-FINISH, CHECKED = Program.finish, indexing._checked
+MODULES = (
+    "state/states-after-failures",
+    *(f"functions/narrow-indices-{name}" for name in FUNCTIONS),
+)
+FINISH, CHECKED, FLAT = Program.finish, indexing._checked, indexing._flat
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -64,3 +71,47 @@ def test_indices_that_are_moved_into_range_are_found(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(indexing, "_checked", nearest)
     assert "None" in failures("state/states-after-failures")[0]
+
+
+def numbered_as_they_are(indices: Any) -> Any:
+    """Number the rows of a batch in the type of the indices, whose numbers wrap."""
+    numbers = np.arange(indices.shape[0]).astype(indices.dtype.numpy)
+    shape = (-1, *[1] * (indices.ndim - 1))
+    whole = calor.broadcast_to(calor.asarray(numbers.reshape(shape)), (*indices.shape[:-1], 1))
+    return calor.concat([whole, indices], axis=-1)
+
+
+def narrowed(numbers: Any, indices: Any) -> Any:
+    """Return numbers as they are where they are counted in the type of the indices."""
+    return np.asarray(numbers).astype(np.asarray(indices).dtype).astype(np.intp)
+
+
+def test_indices_from_the_end_that_are_counted_in_their_own_type_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def checked(indices: Any, size: int, axis: int) -> Any:
+        whole = CHECKED(indices, size, axis)
+        return np.where(np.asarray(indices) < 0, narrowed(whole, indices) % size, whole)
+
+    monkeypatch.setattr(indexing, "_checked", checked)
+    for name in ("take", "item", "take_along_axis", "index_update-max"):
+        assert "int" in failures(f"functions/narrow-indices-{name}", 12)[0]
+
+
+def test_places_of_several_indices_that_are_counted_in_their_own_type_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        indexing, "_flat",
+        lambda indices, sizes: np.abs(narrowed(FLAT(indices, sizes), indices)),
+    )  # fmt: skip
+    for name in ("gather_nd", "scatter_nd-add"):
+        assert "int" in failures(f"functions/narrow-indices-{name}", 12)[0]
+
+
+def test_rows_of_a_batch_that_are_counted_in_the_type_of_indices_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(batching, "_numbered", numbered_as_they_are)
+    for name in ("gather_nd", "scatter_nd-add"):
+        assert "mapped" in failures(f"functions/narrow-indices-{name}", 24)[0]

@@ -110,6 +110,7 @@ from .checks import (
     modules,
     moves_in_loops,
     namesakes,
+    narrow_indices,
     near_patterns,
     neighbours,
     nested_modes,
@@ -390,6 +391,7 @@ def _contracts() -> Iterator[Check]:
     yield from empty_leaves.empty_leaves()
     yield from shared_objects.shared_objects()
     yield from states_after_failures.states_after_failures()
+    yield from narrow_indices.narrow_indices()
 
 
 def _narrow() -> Iterator[Check]:
