@@ -1,8 +1,8 @@
-"""Checks of narrow indices and of states after failures.
+"""Checks of narrow indices, of many updates of a place, and of states after failures.
 
 Each passes on the reference, and fails where a rule is broken. The faults are those of a device
-that counts places in the type of an index, that writes before it knows that an index is in range,
-and that takes the nearest place instead.
+that counts places in the type of an index, that adds up in a half type, that writes before it knows
+that an index is in range, and that takes the nearest place instead.
 """
 
 from __future__ import annotations
@@ -18,14 +18,17 @@ from calor.reference import indexing
 from calor.tensor.values import Handle
 from calor.transforms.batching import indexing as batching
 from calor.transforms.program import Program
+from calor_conformance.checks import many_updates
 from calor_conformance.checks.indexed_functions import FUNCTIONS
 from reference_failures import failures
 
 MODULES = (
     "state/states-after-failures",
     *(f"functions/narrow-indices-{name}" for name in FUNCTIONS),
+    *(f"accuracy/many-updates-{name}" for name in many_updates._FUNCTIONS),
 )
-FINISH, CHECKED, FLAT = Program.finish, indexing._checked, indexing._flat
+FINISH, UPDATED = Program.finish, indexing._updated
+CHECKED, FLAT = indexing._checked, indexing._flat
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -115,3 +118,25 @@ def test_rows_of_a_batch_that_are_counted_in_the_type_of_indices_are_found(
     monkeypatch.setattr(batching, "_numbered", numbered_as_they_are)
     for name in ("gather_nd", "scatter_nd-add"):
         assert "mapped" in failures(f"functions/narrow-indices-{name}", 24)[0]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["index_update-add", "scatter_nd-mul", "put-add", "bincount",
+     "histogram", "take-gradient", "embedding-gradient"],
+)  # fmt: skip
+def test_updates_that_add_up_in_the_half_type_are_found(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexing, "widened", lambda x: x)
+    assert "within" in failures(f"accuracy/many-updates-{name}", 6)[0]
+
+
+def test_updates_of_which_the_last_are_left_out_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def updated(x: Any, places: Any, updates: Any, update: str) -> Any:
+        count = len(places) * 15 // 16
+        return UPDATED(x, places[:count], updates.reshape(-1)[:count], update)
+
+    monkeypatch.setattr(indexing, "_updated", updated)
+    for name in ("scatter_along_axis-add", "scatter_nd-mean", "item-gradient", "segment_sum"):
+        assert "within" in failures(f"accuracy/many-updates-{name}", 6)[0]

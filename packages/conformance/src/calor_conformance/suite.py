@@ -100,6 +100,7 @@ from .checks import (
     long_sums,
     loops_with_state,
     lowered_transforms,
+    many_updates,
     mapped_forms,
     mapping,
     masks_beside_axes,
@@ -392,6 +393,7 @@ def _contracts() -> Iterator[Check]:
     yield from shared_objects.shared_objects()
     yield from states_after_failures.states_after_failures()
     yield from narrow_indices.narrow_indices()
+    yield from many_updates.many_updates()
 
 
 def _narrow() -> Iterator[Check]:

@@ -36,7 +36,7 @@ Rng = np.random.Generator
 class _Level(NamedTuple):
     """A level of mapping: how many, and the axis of each operand there; None where it is shared."""
 
-    count: int
+    size: int
     axes: tuple[int | None, ...]
 
 
@@ -79,7 +79,7 @@ class _Draw:
         for level in reversed(self.levels):
             axis = level.axes[operand]
             if axis is not None:
-                made.insert(axis, level.count)
+                made.insert(axis, level.size)
         return tuple(made)
 
     def _numbers(self, shape: tuple[int, ...], operand: int) -> Array:
