@@ -167,11 +167,13 @@ class GradScaler(Stateful):
             self.unscale_(optimizer)
         with calor.no_grad():
             held = {id(x): x for _, _, _, x in named_leaves(optimizer) if isinstance(x, Tensor)}
-            before = {number: x.detach().copy() for number, x in held.items()}
+            # A number of a traced optimizer keeps the dtype in which the trace holds it.
+            before = {number: x.detach().astype(x.dtype, copy=True) for number, x in held.items()}
             optimizer.step()
             bad = (self.overflows & self._unscaled.bit(optimizer)) != 0
             for number, x in held.items():
-                assign(x, calor.where(bad.to(x.device), before[number], x.detach()))
+                after = x.detach().astype(x.dtype)
+                assign(x, calor.where(bad.to(x.device), before[number], after))
 
     def update(self, new_scale: float | None = None) -> None:
         """Adapt the scale to what the steps since the last update met.
