@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from calor import config, tree
 from calor.functions import linear_algebra, nested
-from calor.methods import indexing
+from calor.methods import indexing, numpy_functions
+from calor.ops import attention
 from calor.recording.unfinished import Aside
 from calor.sizes import Size
 from calor.transforms import custom
@@ -27,7 +29,9 @@ CHECKS = (
     "features/variables-of-settings-one", "features/variables-of-settings-several",
     "features/variables-of-settings-refused", "transforms/registered-containers-in-trees",
     "transforms/registered-containers-in-transforms", "functions/asked-products",
-    "functions/keys-written", "state/ended-work", "vmap/one-to-many-members-pads",
+    "functions/keys-written", "state/ended-work", "transfers/numpys-files-several",
+    "functions/no-element-along-an-axis-attention", "functions/no-element-along-an-axis-conv",
+    "vmap/one-to-many-members-pads",
     *(f"sizes/numbers-of-user-code-{name}" for name in ("sums", "bits", "texts", "choices")),
 )  # fmt: skip
 
@@ -154,3 +158,20 @@ def test_a_number_of_an_earlier_size_is_found(
 
     monkeypatch.setattr(Size, method, of_first)
     assert failures(f"sizes/numbers-of-user-code-{name}", 2)
+
+
+def test_a_sum_over_no_key_that_is_not_zero_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = attention._empty
+    monkeypatch.setattr(attention, "_empty", lambda query, value: right(query, value) + 1)
+    # Seeds have other sizes, so that no program of before is known.
+    assert failures("functions/no-element-along-an-axis-attention", 4)
+
+
+def test_a_file_of_numpy_with_other_numbers_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = numpy_functions._on_host
+
+    def other(write: Any, given: Any, options: Any) -> Any:
+        return right(write, given[:-1] if len(given) > 2 else given, {**options, "w": np.zeros(1)})
+
+    monkeypatch.setattr(numpy_functions, "_on_host", other)
+    assert failures("transfers/numpys-files-several", 1)

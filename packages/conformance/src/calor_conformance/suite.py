@@ -19,6 +19,7 @@ from .checks import (
     autocasting,
     averaged_weights,
     axes_of_functions,
+    axes_without_elements,
     beyond_thresholds,
     bound_histories,
     branches_on_sizes,
@@ -72,6 +73,7 @@ from .checks import (
     exported_models,
     extreme_points,
     features,
+    files_of_numpy,
     forms_of_arguments,
     forms_of_rules,
     found_nans,
@@ -278,6 +280,7 @@ def _contracts() -> Iterator[Check]:
     yield from training_forms.training_forms()
     yield from index_forms.index_forms()
     yield from axes_of_functions.axes_of_functions()
+    yield from axes_without_elements.axes_without_elements()
     yield from orders_of_axes.orders_of_axes()
     yield from broadcast_operands.broadcast_operands()
     yield from index_dtypes.index_dtypes()
@@ -318,6 +321,7 @@ def _contracts() -> Iterator[Check]:
     yield from drawn_memory.drawn_memory()
     yield from drawn_exchange.drawn_exchange()
     yield from host_arrays.host_arrays()
+    yield from files_of_numpy.files_of_numpy()
     yield from drawn_views.drawn_views()
     yield from drawn_weights.drawn_weights()
     yield from shared_memory.shared_memory()

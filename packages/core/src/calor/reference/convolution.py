@@ -51,7 +51,7 @@ def conv(
     x, w = np.asarray(x), np.asarray(w)
     between = input_dilation or (1,) * len(stride)
     kind = accumulator(x, w, prod(w.shape[1:]), x.dtype)
-    weights = w.astype(kind, copy=False).reshape(groups, w.shape[0] // groups, -1)
+    weights = w.astype(kind, copy=False).reshape(groups, w.shape[0] // groups, prod(w.shape[1:]))
     seen = padded(x.astype(kind, copy=False), padding, between, 0)
     output = output_sizes(seen.shape[2:], w.shape[2:], stride, dilation)
     result = np.empty((x.shape[0], groups, weights.shape[1], *output), kind)
