@@ -19,6 +19,7 @@ from calor_http.model.batching import Batcher, Job
 from calor_http.model.errors import Refused
 from calor_http.model.joining import Joining, joined, warmed
 from calor_http.model.local import LocalModels
+from calor_http.model.messages import Writer
 from calor_http.model.programs import Array, Port
 from served_model_files import CENTRED, DOUBLE, FIXED, PICKED, SUMMED, TWO, write
 
@@ -187,10 +188,31 @@ def test_rows_are_joined_where_they_are_independent(
     assert joining.most >= most
 
 
-def test_a_model_that_fails_for_random_inputs_is_served_row_by_row() -> None:
+@pytest.mark.parametrize("dtype", [np.bool_, np.int8, np.int64, np.uint16])
+@pytest.mark.parametrize("sizes", [(), (1,), (3, 3)])
+@pytest.mark.parametrize(
+    "across",
+    [lambda x: x[::-1], lambda x: np.sort(x, 0), lambda x: np.roll(x, 1, 0),
+     lambda x: x | x.max(), lambda x: x ^ x[0], lambda x: np.maximum.accumulate(x)],
+)  # fmt: skip
+def test_rows_of_few_numbers_that_depend_on_others_are_not_joined(
+    dtype: Any, sizes: tuple[int, ...], across: Any
+) -> None:
+    class Across:
+        platform = "test"
+        inputs = outputs = (Port("x", np.dtype(dtype), "", ("N", *sizes)),)
+
+        def run(self, feed: Mapping[str, Array]) -> Sequence[Array]:
+            return [across(feed["x"])]
+
+    assert "depends" in warmed(Across(), 8).reason
+
+
+@pytest.mark.parametrize("kind", [ValueError, RuntimeError, OutOfMemoryError, KeyError])
+def test_a_model_that_fails_for_random_inputs_is_served_row_by_row(kind: type[Exception]) -> None:
     class Failing(Doubling):
         def run(self, feed: Mapping[str, Array]) -> Sequence[Array]:
-            raise ValueError("not these")
+            raise kind("not these")
 
     assert "not these" in warmed(Failing(), 8).reason
 
@@ -220,3 +242,18 @@ def test_many_clients_get_their_own_answers(tmp_path: Path) -> None:
         with ThreadPoolExecutor(6) as pool:
             for done in [pool.submit(work, n) for n in range(6)]:
                 done.result()
+
+
+def test_an_answer_that_cannot_be_written_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write_nothing(self: Writer, asked: Any, results: Any) -> Any:
+        raise RuntimeError("not written")
+
+    monkeypatch.setattr(Writer, "write", write_nothing)
+    (path,) = write(tmp_path, double=DOUBLE)
+    given = {"name": "x", "shape": [1, 3], "datatype": "FP32", "data": [1, 2, 3]}
+    with LocalModels(path, device="numpy") as server:
+        address = f"{server.address}/v2/models/double/infer"
+        answer = httpx.post(address, json={"inputs": [given]}, timeout=10)
+    assert (answer.status_code, list(answer.json())) == (500, ["error"])

@@ -94,6 +94,7 @@ from .checks import (
     jit_states,
     jitted_calls,
     jitted_steps,
+    joined_requests,
     joint_probabilities,
     layer_states,
     layers,
@@ -151,6 +152,7 @@ from .checks import (
     row_ends,
     served_devices,
     served_models,
+    served_together,
     settings_between_modes,
     settings_of_environment,
     shared_memory,
@@ -379,6 +381,8 @@ def _contracts() -> Iterator[Check]:
     yield from routed_programs.routed_programs()
     yield from served_devices.served_devices()
     yield from served_models.served_models()
+    yield from served_together.served_together()
+    yield from joined_requests.joined_requests()
     yield from drawn_pictures.drawn_pictures()
     yield from told_work.told_work()
     yield from shown_runs.shown_runs()

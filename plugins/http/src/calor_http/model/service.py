@@ -117,11 +117,14 @@ class Service:
             if request.error is not None:
                 raise request.error
             request.handler(request, connection)
-        except Refused as error:
-            self.refuse(error, connection)
         except Exception as error:
-            _log.exception("a request failed")
-            self.refuse(refused(error), connection)
+            self._fail(error, connection)
+
+    def _fail(self, error: Exception, connection: Connection) -> None:
+        """Answer with an error of any kind; one that was not meant is written down."""
+        if not isinstance(error, Refused):
+            _log.error("a request failed", exc_info=error)
+        self.refuse(refused(error), connection)
 
     def refuse(self, error: Refused, connection: Connection) -> None:
         """Answer with an error."""
@@ -242,8 +245,8 @@ class Service:
             return
         try:
             made = entry.writer.write(asked, results)
-        except Refused as error:
-            self.refuse(error, connection)
+        except Exception as error:
+            self._fail(error, connection)
             return
         _send(made, connection)
 
@@ -254,11 +257,8 @@ class Service:
         def back() -> None:
             try:
                 go_on(future.result())
-            except Refused as error:
-                self.refuse(error, connection)
             except Exception as error:
-                _log.exception("a request failed")
-                self.refuse(refused(error), connection)
+                self._fail(error, connection)
 
         future.add_done_callback(lambda done: loop.call_soon_threadsafe(back))
 

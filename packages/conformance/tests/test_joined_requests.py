@@ -1,0 +1,217 @@
+"""Checks of requests that a server of models joins find what is planted, and else pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from calor_conformance.checks import joined_requests
+from calor_http.model import batching, joining, messages
+from calor_http.model.batching import Batcher
+from calor_http.model.errors import Refused
+from calor_http.model.messages import Reader, Writer
+from calor_http.model.repository import Repository
+from calor_http.model.service import Service
+from reference_failures import failures
+
+Change = Callable[[pytest.MonkeyPatch], None]
+JOINED, WAITING, TOGETHER = (
+    "models/requests-joined", "models/requests-waiting", "models/served-together",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [JOINED, WAITING, TOGETHER])
+def test_the_reference_passes(name: str) -> None:
+    assert failures(name, 3) == []
+
+
+def filled_with_zeros(patch: pytest.MonkeyPatch) -> None:
+    def joined(feeds: Any, runs: Any) -> Any:
+        rows = sum(len(next(iter(feed.values()))) for feed in feeds)
+        more = sum(runs) - rows
+        fill = {n: np.zeros((more, *x.shape[1:]), x.dtype) for n, x in feeds[0].items()}
+        return right([*feeds, fill] if more else feeds, runs)
+
+    right = batching.joined
+    patch.setattr(batching, "joined", joined)
+
+
+def rows_of_others(patch: pytest.MonkeyPatch) -> None:
+    right = Batcher._together
+
+    def together(self: Any, batch: Any) -> Any:
+        made = right(self, batch)
+        same = len(batch) > 1 and all(
+            a.shape == b.shape for a, b in zip(made[0], made[1], strict=True)
+        )
+        return [made[1], made[0], *made[2:]] if same else made
+
+    patch.setattr(Batcher, "_together", together)
+
+
+def one_error_for_all(patch: pytest.MonkeyPatch) -> None:
+    def run(self: Any, batch: Any) -> Any:
+        try:
+            return self._together(batch)
+        except Exception as error:
+            return [self._failure(error) for _ in batch]
+
+    patch.setattr(Batcher, "_run", run)
+
+
+def joined_whatever_rows_depend_on(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(joining, "_depends", lambda model: "")
+
+
+def cut_without_the_rest(patch: pytest.MonkeyPatch) -> None:
+    right = joining.Joining._cheapest
+
+    def cheapest(self: Any, rows: int) -> Any:
+        made = right(self, rows)
+        return made[:-1] if len(made) > 1 and made[0] == made[-1] else made
+
+    patch.setattr(joining.Joining, "_cheapest", cheapest)
+
+
+def answered_twice(patch: pytest.MonkeyPatch) -> None:
+    right = Batcher._answer
+
+    def answer(self: Any, batch: Any, results: Any) -> None:
+        right(self, batch, results)
+        if len(batch) > 2:
+            right(self, batch[:1], results[:1])
+
+    patch.setattr(Batcher, "_answer", answer)
+
+
+def status_of_the_server_for_requests(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(batching, "refused", lambda error: Refused(500, str(error)))
+
+
+def nothing_written_down(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Batcher, "_failure", lambda self, error: batching.refused(error))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [filled_with_zeros, rows_of_others, one_error_for_all, joined_whatever_rows_depend_on,
+     cut_without_the_rest, answered_twice, status_of_the_server_for_requests,
+     nothing_written_down],
+)  # fmt: skip
+def test_what_is_wrong_with_joined_requests_is_found(
+    change: Change, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(joined_requests, "_PATIENCE", 2.0)
+    change(monkeypatch)
+    assert failures(JOINED, 3)
+
+
+def no_limit_of_the_queue(patch: pytest.MonkeyPatch) -> None:
+    right = Batcher.__init__
+    patch.setattr(
+        Batcher, "__init__", lambda s, m, most, delay, queue: right(s, m, most, delay, 99)
+    )
+
+
+def never_run_later(patch: pytest.MonkeyPatch) -> None:
+    right = Batcher._flush
+
+    def flush(self: Any) -> None:
+        self._delay = max(self._delay, 100.0)
+        right(self)
+
+    patch.setattr(Batcher, "_flush", flush)
+
+
+def nobody_told_of_the_end(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Batcher, "close", lambda self: self._worker.shutdown(wait=False))
+
+
+def run_for_nobody(patch: pytest.MonkeyPatch) -> None:
+    right = Batcher._taken
+
+    def taken(self: Any) -> Any:
+        for job in self._jobs:
+            job.sender = type("Sender", (), {"alive": True})
+        return right(self)
+
+    patch.setattr(Batcher, "_taken", taken)
+
+
+def waits_while_alone(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Batcher, "_waits", lambda self: self._delay > 0)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [no_limit_of_the_queue, never_run_later, nobody_told_of_the_end, run_for_nobody,
+     waits_while_alone],
+)  # fmt: skip
+def test_what_is_wrong_with_waiting_requests_is_found(
+    change: Change, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(joined_requests, "_PATIENCE", 2.0)
+    change(monkeypatch)
+    assert failures(WAITING, 1)
+
+
+def heads_kept_without_ids(patch: pytest.MonkeyPatch) -> None:
+    right = Writer._message
+
+    def message(self: Any, asked: Any, results: Any) -> Any:
+        said = right(self, asked, results)
+        return {**said, "id": vars(self).setdefault("first", said.get("id"))}
+
+    patch.setattr(Writer, "_message", message)
+
+
+def sizes_of_the_first_request(patch: pytest.MonkeyPatch) -> None:
+    right = Reader.read
+
+    def read(self: Any, body: bytes, length: int | None) -> Any:
+        asked, feed = right(self, body, length)
+        first = vars(self).setdefault("first", {n: x.shape[1:] for n, x in feed.items()})
+        kept = {n: x.reshape(len(x), -1)[:, : max(first[n], default=1)].reshape(len(x), *first[n])
+                if x.ndim > 1 and x.shape[1] >= first[n][0] else x
+                for n, x in feed.items()}  # fmt: skip
+        return asked, kept
+
+    patch.setattr(Reader, "read", read)
+
+
+def infinities_in_json(patch: pytest.MonkeyPatch) -> None:
+    all_finite = {**vars(np), "isfinite": lambda array: np.ones(1, bool)}
+    patch.setattr(messages, "np", SimpleNamespace(**all_finite))
+
+
+def the_first_model_for_all(patch: pytest.MonkeyPatch) -> None:
+    right = Repository.find
+
+    def find(self: Any, name: str, version: Any) -> Any:
+        entry = right(self, name, version)
+        return self.entries[0] if name.startswith("drawn") else entry
+
+    patch.setattr(Repository, "find", find)
+
+
+def another_status(patch: pytest.MonkeyPatch) -> None:
+    right = Service.refuse
+    patch.setattr(
+        Service, "refuse", lambda s, error, connection: right(s, Refused(500, "no"), connection)
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [heads_kept_without_ids, sizes_of_the_first_request, infinities_in_json,
+     the_first_model_for_all, another_status, joined_whatever_rows_depend_on],
+)  # fmt: skip
+def test_what_is_wrong_with_a_server_of_several_clients_is_found(
+    change: Change, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change(monkeypatch)
+    assert failures(TOGETHER, 6)
