@@ -25,7 +25,8 @@ from reference_failures import failures
 
 MODULES = (
     "models/operators-elementwise", "models/operators-moving", "models/operators-neural",
-    "models/operators-others", "models/operators-fused", "models/drawn-graphs",
+    "models/operators-others", "models/operators-further", "models/operators-fused",
+    "models/operators-runtime", "models/structures", "models/drawn-graphs",
     "models/exported-ops",
     "models/exported-layers", "models/served", "devices/routed-programs",
     "devices/streamed-programs", "devices/a-router-as-a-device", "devices/a-served-device",
@@ -55,6 +56,8 @@ def _without(name: str) -> Callable[[Any], Any]:
         ("Trilu", "upper", "moving"), ("Conv", "dilations", "neural"),
         ("LSTM", "direction", "neural"), ("Resize", "nearest_mode", "neural"),
         ("QuantizeLinear", "axis", "others"), ("DFT", "inverse", "others"),
+        ("Col2Im", "pads", "further"), ("CumProd", "reverse", "further"),
+        ("QLinearConv", "dilations", "further"), ("StringSplit", "maxsplit", "further"),
     ],
 )  # fmt: skip
 def test_an_attribute_that_is_not_read_is_found(
@@ -66,13 +69,43 @@ def test_an_attribute_that_is_not_read_is_found(
     assert failures(f"models/operators-{check}", 6)
 
 
-def test_a_factor_of_a_fused_operator_that_is_not_read_is_found(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("operator", "attribute", "group"),
+    [
+        ("QuickGelu", "alpha", "fused"), ("QGemm", "alpha", "runtime"),
+        ("QAttention", "unidirectional", "runtime"), ("GroupNorm", "activation", "runtime"),
+        ("QLinearSoftmax", "opset", "runtime"), ("TransposeMatMul", "transBatchA", "runtime"),
+    ],
+)  # fmt: skip
+def test_an_option_of_a_fused_operator_that_is_not_read_is_found(
+    monkeypatch: pytest.MonkeyPatch, operator: str, attribute: str, group: str
 ) -> None:
-    key = "com.microsoft", "QuickGelu"
-    broken = [replace(v, function=_without("alpha")(v.function)) for v in REGISTRY.table[key]]
+    key = "com.microsoft", operator
+    right = REGISTRY.table[key]
+    options = {"activation": 0} if attribute == "activation" else {}
+
+    def change(function: Any) -> Any:
+        without = _without(attribute)(function)
+        return lambda *operands, **how: without(*operands, **how, **options)
+
+    broken = [replace(v, function=change(v.function)) for v in right]
     monkeypatch.setitem(REGISTRY.table, key, broken)
-    assert failures("models/operators-fused", 4)
+    assert failures(f"models/operators-{group}", 6)
+
+
+@pytest.mark.parametrize(
+    ("operator", "attribute"),
+    [("Scan", "scan_output_axes"), ("SplitToSequence", "keepdims"),
+     ("ConcatFromSequence", "new_axis")],
+)  # fmt: skip
+def test_an_option_of_a_structure_that_is_not_read_is_found(
+    monkeypatch: pytest.MonkeyPatch, operator: str, attribute: str
+) -> None:
+    broken = [
+        replace(v, function=_without(attribute)(v.function)) for v in REGISTRY.table["", operator]
+    ]
+    monkeypatch.setitem(REGISTRY.table, ("", operator), broken)
+    assert failures("models/structures", 6)
 
 
 def test_a_pass_that_takes_another_epsilon_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,12 +21,13 @@ import calor
 from calor.dtypes import bool_, float32, int32, int64
 
 from ..rows.models.language import NEWEST, Draw, Node
-from .base import Array, Check, Place
+from .base import Array, Check, Place, Run
 
 CONTRACT: Final = "a model has the meaning of its operators, in each opset and with each attribute"
 PACKAGE: Final = "calor_onnx"
-GROUPS: Final = ("elementwise", "moving", "neural", "others", "fused")
+GROUPS: Final = ("elementwise", "moving", "neural", "others", "further", "fused", "runtime")
 _TURNS: Final = 2
+_STRUCTURES: Final = 4
 _COMPILED: Final = 24
 _NEAR: Final = 2e-4
 
@@ -163,18 +164,37 @@ def _run(group: str, place: Place) -> None:
             _ask(name, draw, rng, place.device)
 
 
+def _structures(place: Place) -> None:
+    """Models of several nodes: sequences, optional values, bodies and constants."""
+    from onnx import parser
+
+    package, module = import_module(PACKAGE), import_module("..rows.models.structures", __package__)
+    for number, (name, draw) in enumerate(module.ROWS.items()):
+        for turn in range(_STRUCTURES if place.tries(number, 2) else 0):
+            rng = np.random.default_rng([place.seed, crc32(name.encode()), turn])
+            text, given, wants = draw(rng)
+            model = parser.parse_model(text)
+            wants = wants or module.wanted(model, given)
+            loaded = package.load(model, device=place.device, simplify=bool(rng.random() < 0.7))
+            what = f"{name}: {text} of { {n: a.tolist() for n, a in given.items()} }"
+            made = loaded.run(given).values()
+            for number_of, (got, want) in enumerate(zip(made, wants, strict=True)):
+                agree(got, want, f"output {number_of} of {what}")
+
+
 def imported_models() -> Iterator[Check]:
     """Yield a check of each group of operators, if calor-onnx is installed."""
     if find_spec(PACKAGE) is None or find_spec("onnx") is None:
         return
-    for group in GROUPS:
+    runs: dict[str, Run] = {f"operators-{group}": partial(_run, group) for group in GROUPS}
+    for subject, run in {**runs, "structures": _structures}.items():
         yield Check(
             kind="models",
-            subject=f"operators-{group}",
+            subject=subject,
             tier="full",
             contract=CONTRACT,
-            run=partial(_run, group),
-            text=partial(inspect.getsource, _ask),
+            run=run,
+            text=partial(inspect.getsource, _ask if subject in runs else _structures),
             dtypes=(float32, int32, int64, bool_),
             looks=True,
         )

@@ -463,7 +463,7 @@ def _run_waiting(place: Place) -> None:
 
 
 _RUNS: Final = {"joined": _run_together, "waiting": _run_waiting}
-_DRAWN: Final = {"joined": _together, "waiting": _waiting}
+_DRAWN: Final[dict[str, Callable[..., Any]]] = {"joined": _together, "waiting": _waiting}
 
 
 def joined_requests() -> Iterator[Check]:

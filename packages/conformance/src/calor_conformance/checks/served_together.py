@@ -113,7 +113,7 @@ def _asked(rng: Rng, name: str, model: Any, number: int) -> _Request:
     binary = [bool(rng.random() < 0.5) for _ in range(3)]
     if binary[0] and rng.random() < 0.15 and rows:
         x[0, 0] = np.inf
-    feed = {"x": x, "y": y, "i": places}
+    feed: dict[str, Array] = {"x": x, "y": y, "i": places}
     kinds = {"x": "FP32", "y": "FP32", "i": "INT64"}
     parts = [_input(n, feed[n], kinds[n], b) for n, b in zip("xyi", binary, strict=True)]
     parts = [parts[int(n)] for n in rng.permutation(3)]
