@@ -18,7 +18,7 @@ from calor_onnx import repeating
 from calor_onnx.exporting import graphs as exporting
 from calor_onnx.operators import elementwise  # noqa: F401 - it fills the registry
 from calor_onnx.registry import REGISTRY
-from calor_router import executable
+from calor_router import executable, flows, rooms
 from calor_router.backend import RouterBackend
 from calor_router.told import Placement
 from reference_failures import failures
@@ -29,7 +29,8 @@ MODULES = (
     "models/operators-runtime", "models/structures", "models/drawn-graphs",
     "models/exported-ops",
     "models/exported-layers", "models/served", "devices/routed-programs",
-    "devices/streamed-programs", "devices/a-router-as-a-device", "devices/a-served-device",
+    "devices/streamed-programs", "devices/routed-flows", "devices/routed-within-limits",
+    "devices/a-router-as-a-device", "devices/a-served-device",
     "devices/served-accounts", "devices/served-clients",
 )  # fmt: skip
 
@@ -221,3 +222,49 @@ def test_rows_that_are_given_to_another_are_found(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(batching, "joined", joined)
     assert failures("models/served", 4)
+
+
+def _one_step_less(patch: pytest.MonkeyPatch) -> None:
+    right = flows.Flow._scan
+
+    def scan(self: Any, given: Any) -> Any:
+        made = right(self, given)
+        carries = self.node.attributes["carries"]
+        return [*made[:carries], *made[carries:][::-1]] if len(made) - carries > 1 else made
+
+    patch.setattr(flows.Flow, "_scan", scan)
+
+
+def _other_branch(patch: pytest.MonkeyPatch) -> None:
+    right = flows.Flow._holds
+    patch.setattr(
+        flows.Flow,
+        "_holds",
+        lambda s, value: right(s, value) != (s.node.op.name == "cond"),
+    )
+
+
+def _groups_of_rows_in_another_order(patch: pytest.MonkeyPatch) -> None:
+    right = flows.Flow._joined
+
+    def joined(self: Any, known: Any, rows: Any) -> Any:
+        return right(self, known, [*rows[64:], *rows[:64]])
+
+    patch.setattr(flows.Flow, "_joined", joined)
+
+
+def _no_room_is_made(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(rooms.Rooms, "make", lambda *given, **how: True)
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [(_one_step_less, "routed-flows"), (_other_branch, "routed-flows"),
+     (_groups_of_rows_in_another_order, "routed-flows"),
+     (_no_room_is_made, "routed-within-limits")],
+)  # fmt: skip
+def test_a_router_that_steps_or_holds_otherwise_is_found(
+    monkeypatch: pytest.MonkeyPatch, change: Callable[[pytest.MonkeyPatch], None], name: str
+) -> None:
+    change(monkeypatch)
+    assert failures(f"devices/{name}", 6)

@@ -283,6 +283,20 @@ def test_control_flow_across_a_cut(jitted: bool) -> None:
         assert np.allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_scan_of_no_rows_across_a_cut(reverse: bool) -> None:
+    lacks = {*PRODUCTS[:2], "cond", "scan", "while_loop"}
+    known = NumpyBackend().table(0)
+    device = routed(
+        toy("products", PRODUCTS[:1]), toy("rest", [n for n in known if n not in lacks])
+    )
+    with calor.device(device):
+        c, xs = calor.ones((2, 2)), calor.ones((0, 2, 2))
+        last, rows = calor.scan(lambda c, x: (c @ x, calor.sum(c)), c, xs, reverse=reverse)
+        assert np.array_equal(last.numpy(), np.ones((2, 2)))
+        assert rows.numpy().shape == (0,)
+
+
 def test_members_work_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     """What only has to be begun is begun first; the host waits for it when nothing else is left."""
     late, here = toy("late", ("sin", "add")), toy("here", ("cos", "mul"))

@@ -148,6 +148,7 @@ from .checks import (
     registered_containers,
     replaced_statics,
     results_of_transforms,
+    routed_flows,
     routed_programs,
     row_ends,
     served_devices,
@@ -379,6 +380,7 @@ def _contracts() -> Iterator[Check]:
     yield from drawn_models.drawn_models()
     yield from exported_models.exported_models()
     yield from routed_programs.routed_programs()
+    yield from routed_flows.routed_flows()
     yield from served_devices.served_devices()
     yield from served_models.served_models()
     yield from served_together.served_together()

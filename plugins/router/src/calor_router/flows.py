@@ -47,7 +47,7 @@ def graphs_of(graph: Graph, node: Node) -> Iterator[Graph]:
         yield from (found["then"], found["otherwise"])
     elif node.op.name == "while_loop":
         yield from (found["condition"], found["body"])
-    else:
+    elif found["length"]:
         yield _step(graph, node)
         for known in _rows(graph, node):
             yield _joining([known] * min(found["length"], _JOINED))
@@ -130,13 +130,12 @@ class Flow:
         captures, carries, length = found["captures"], found["carries"], found["length"]
         held, carry = given[:captures], [*given[captures : captures + carries]]
         rest = given[captures + carries :]
-        step = self._programs[0]
         specs = [self._graph.specs[v] for v in self.node.inputs[captures + carries :]]
         ranks = dict.fromkeys(s.ndim for s in specs)
         rows: list[list[Any]] = [[None] * length for _ in _rows(self._graph, self.node)]
         for i in reversed(range(length)) if found["reverse"] else range(length):
             starts = [np.array((i, *[0] * (n - 1)), np.int64) for n in ranks]
-            made = step([*carry, *rest, *held, *starts])
+            made = self._programs[0]([*carry, *rest, *held, *starts])
             carry = made[:carries]
             for kept, row in zip(rows, made[carries:], strict=True):
                 kept[i] = row

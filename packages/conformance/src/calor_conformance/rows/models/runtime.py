@@ -150,9 +150,9 @@ def _gates(rng: Rng) -> Node:
     direction = str(rng.choice(["forward", "reverse", "bidirectional"]))
     ways = 1 + (direction == "bidirectional")
     x = some(rng, count, batch, wide)
-    w, r = (_Bytes(rng, ways, n, 4 * size) for n in (wide, size))
+    w, r = (_Bytes(rng, ways, n, 4 * size, signed=coin(rng)) for n in (wide, size))
     scales = [np.full(ways, float(b.scale), np.float32) for b in (w, r)]
-    zeros = [np.full(ways, int(b.zero), np.uint8) for b in (w, r)]
+    zeros = [np.full(ways, int(b.zero), b.q.dtype) for b in (w, r)]
     bias = some(rng, ways, 8 * size) if coin(rng) else None
     every, last = [], []
     for way in range(ways):
