@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,21 +11,25 @@ import numpy as np
 import pytest
 
 from calor_conformance.checks import joined_requests
-from calor_http.model import batching, joining, messages
+from calor_http.model import batching, joining, messages, wire
 from calor_http.model.batching import Batcher
 from calor_http.model.errors import Refused
 from calor_http.model.messages import Reader, Writer
 from calor_http.model.repository import Repository
 from calor_http.model.service import Service
+from calor_http.model.wire import Connection
 from reference_failures import failures
 
 Change = Callable[[pytest.MonkeyPatch], None]
+PARTS = ("sizes", "connections", "times", "heads", "tokens", "ahead", "messages")
 JOINED, WAITING, TOGETHER = (
     "models/requests-joined", "models/requests-waiting", "models/served-together",
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [JOINED, WAITING, TOGETHER])
+@pytest.mark.parametrize(
+    "name", [JOINED, WAITING, TOGETHER, *(f"models/served-{part}" for part in PARTS)]
+)
 def test_the_reference_passes(name: str) -> None:
     assert failures(name, 3) == []
 
@@ -215,3 +220,53 @@ def test_what_is_wrong_with_a_server_of_several_clients_is_found(
 ) -> None:
     change(monkeypatch)
     assert failures(TOGETHER, 6)
+
+
+def held_for_ever(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Connection, "_free", lambda self: None)
+
+
+def any_number_of_connections(patch: pytest.MonkeyPatch) -> None:
+    right = Connection.connection_made
+
+    def connection_made(self: Any, transport: Any) -> None:
+        self._limits = replace(self._limits, connections=999)
+        right(self, transport)
+
+    patch.setattr(Connection, "connection_made", connection_made)
+
+
+def ended_while_it_arrives(patch: pytest.MonkeyPatch) -> None:
+    right = Connection.look
+    patch.setattr(Connection, "look", lambda self, now: right(self, now + 20))
+
+
+def bodies_in_chunks(patch: pytest.MonkeyPatch) -> None:
+    right = wire._read
+    patch.setattr(wire, "_read", lambda head: right(head.replace(b"Transfer-Enc", b"X-Enc")))
+
+
+def ids_of_any_length(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(messages, "_LONGEST_ID", 1 << 20)
+
+
+def no_token_is_asked(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("calor_http.model.service.hmac.compare_digest", lambda a, b: bool(a))
+
+
+def the_end_before_the_last_answer(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Connection, "shutdown", lambda self: self._transport.close())
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [(held_for_ever, "sizes"), (any_number_of_connections, "connections"),
+     (ended_while_it_arrives, "times"), (bodies_in_chunks, "heads"),
+     (ids_of_any_length, "messages"), (no_token_is_asked, "tokens"),
+     (the_end_before_the_last_answer, "ahead")],
+)  # fmt: skip
+def test_what_is_wrong_with_the_limits_of_a_server_is_found(
+    change: Change, part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change(monkeypatch)
+    assert failures(f"models/served-{part}", 1)

@@ -152,6 +152,7 @@ from .checks import (
     routed_programs,
     row_ends,
     served_devices,
+    served_limits,
     served_models,
     served_together,
     settings_between_modes,
@@ -383,6 +384,7 @@ def _contracts() -> Iterator[Check]:
     yield from routed_flows.routed_flows()
     yield from served_devices.served_devices()
     yield from served_models.served_models()
+    yield from served_limits.served_limits()
     yield from served_together.served_together()
     yield from joined_requests.joined_requests()
     yield from drawn_pictures.drawn_pictures()
