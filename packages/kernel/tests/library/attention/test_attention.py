@@ -281,9 +281,9 @@ def test_a_device_of_few_registers_has_no_tile_of_more(monkeypatch):
     assert found.value.args == (8, 2)
 
 
-@pytest.mark.parametrize(("registers", "terms"), [(16, 1), (32, 4)])
-def test_turns_of_few_registers_have_one_term(monkeypatch, registers, terms):
-    """The vectors of further terms would leave no register to a sum."""
+@pytest.mark.parametrize(("registers", "terms"), [(16, 8), (32, 4)])
+def test_turns_of_small_tiles_have_more_terms(monkeypatch, registers, terms):
+    """A turn's own instructions are a larger part of a small tile's."""
     made = []
 
     def tiles(*arguments):

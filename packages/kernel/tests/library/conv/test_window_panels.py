@@ -54,8 +54,8 @@ def backend_of(info):
     return KernelBackend("lanes", lambda index: LanesDevice(info))
 
 
-def first(op, row, info=INFO, dtype=bfloat16, kept=frozenset(), number=0):
-    """The variant and the labels of the first choice, or of another one."""
+def works(op, row, info=INFO, dtype=bfloat16, kept=frozenset()):
+    """The choices of a problem, the likeliest first."""
     load_families()
     x, w, stride, padding, dilation, groups = row
     given = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
@@ -68,7 +68,12 @@ def first(op, row, info=INFO, dtype=bfloat16, kept=frozenset(), number=0):
         given["weight_shape"] = w
     views = tuple(View.dense(spec(s, dtype)) for s in shapes[:2])
     request = Request(op, given, views, (spec(shapes[2], dtype),), info, kept=kept)
-    work = LOWERINGS[op](request)[number]
+    return LOWERINGS[op](request)
+
+
+def first(op, row, info=INFO, dtype=bfloat16, kept=frozenset(), number=0):
+    """The variant and the labels of the first choice, or of another one."""
+    work = works(op, row, info, dtype, kept)[number]
     return work.variant, [launch.label for launch in work.launches]
 
 
@@ -148,6 +153,17 @@ def test_panels_share_weights_that_do_not_fit_a_cache(monkeypatch):
     monkeypatch.setattr(window_panels_launch, "_TALL", 12)
     row = ((2, 12, 6, 11), (50, 12, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1)
     check(backend_of(info), "conv", row, "float32")
+
+
+@pytest.mark.parametrize("registers", [16, 32])
+@pytest.mark.parametrize("side", [7, 28])
+def test_turns_have_several_terms(registers, side):
+    """Also where the product would read its operand in place, by terms with addresses."""
+    info = replace(FLOATS, native={"vector_registers": registers})
+    row = ((1, 64, side, side), (128, 64, 1, 1), (1, 1), (NONE, NONE), (1, 1), 1)
+    (made,) = [one for one in works("conv", row, info, float32) if one.variant == "windows"]
+    builds = [one.build for one in made.launches if one.label.startswith("conv windows")]
+    assert [dict(one.keywords)["plan"].unroll for one in builds] == [8]
 
 
 GRADIENTS = [

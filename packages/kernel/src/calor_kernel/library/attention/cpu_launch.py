@@ -33,9 +33,9 @@ from calor_kernel.library.matmul.packing import pack_operand
 from calor_kernel.library.matmul.problem import Operand as Packable
 from calor_kernel.library.steps import Steps
 
-# Terms of a product in a turn of its loop, by vector registers. Compilers load the vectors of
-# several terms at once, for which 16 registers are too few.
-_UNROLL = {32: 4, 16: 1}
+# Terms of a product in a turn of its loop, by vector registers. Small tiles leave less room for a
+# turn's own instructions, and with few registers some vectors of a turn's first terms are spilled.
+_UNROLL = {32: 4, 16: 8}
 # Bytes of private memory of a cube of one unit; it is a thread's stack.
 PRIVATE = 240 << 10
 # Keys of a block: their scores fit the first-level cache, and the keys the second-level cache.

@@ -218,10 +218,9 @@ def add_line(
     step = plan.width * group
     main = groups // plan.unroll * plan.unroll
     for p in kl.loop_range(0, main, plan.unroll):
-        for u in kl.range(plan.unroll):
-            tile.multiply(acc, at, (p + u) * group, right + (p + u) * step)
+        tile.steps(acc, at, right, p, group, step, plan.unroll)
     if plan.unroll > 1:
         for p in kl.loop_range(main, groups):
-            tile.multiply(acc, at, p * group, right + p * step)
+            tile.steps(acc, at, right, p, group, step, 1)
     if odd:
         add_last(tile, acc, at, groups * group, right + groups * step)

@@ -252,11 +252,10 @@ def add_panel(
     tile = Tile(a, b, [None] * plan.vectors, plan.lanes, group)
     main = count // plan.unroll * plan.unroll
     for p in kl.loop_range(0, main, plan.unroll):
-        for u in kl.range(plan.unroll):
-            tile.multiply(acc, a_at, (p + u) * steps[0], b_at + (p + u) * steps[1])
+        tile.steps(acc, a_at, b_at, p, *steps, plan.unroll)
     if plan.unroll > 1:
         for p in kl.loop_range(main, count):
-            tile.multiply(acc, a_at, p * steps[0], b_at + p * steps[1])
+            tile.steps(acc, a_at, b_at, p, *steps, 1)
 
 
 @kl.helper

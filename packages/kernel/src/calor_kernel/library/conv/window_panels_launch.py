@@ -39,6 +39,8 @@ _POINTWISE = 24
 _WINDOWS, _AMORTIZED, _DEEP = 256, 64, 192
 # Pairs of terms of a panel that stay in the first-level cache.
 _DEPTH = 128
+# Terms of float32 in a turn of a tile's loop.
+_UNROLL = 8
 # Panels of a cube whose weights do not fit the second-level cache, and its rows of weights.
 _TOGETHER, _TALL = 6, 512
 # Panels in memory at a time, for each core.
@@ -275,7 +277,8 @@ def _plan(
         tile = (2 * TILE if rows.size >= 2 * TILE else TILE), 2 * TILE // plan.lanes
     depth = _DEPTH if dtype is bfloat16 else near_floats(info) // (tile[1] * plan.lanes)
     plan = replace(plan, rows=tile[0], vectors=tile[1], pack_a=False, pack_b=True, depth=depth)
-    return replace(plan, block_rows=0, block_panels=0)
+    unroll = plan.unroll if dtype is bfloat16 else _UNROLL
+    return replace(plan, block_rows=0, block_panels=0, unroll=unroll)
 
 
 def _share(
