@@ -12,6 +12,7 @@ import pytest
 
 from calor import config, tree
 from calor.functions import linear_algebra, nested
+from calor.local import local
 from calor.methods import indexing, numpy_functions
 from calor.ops import attention
 from calor.recording.unfinished import Aside
@@ -31,6 +32,7 @@ CHECKS = (
     "transforms/registered-containers-in-transforms", "functions/asked-products",
     "functions/keys-written", "state/ended-work", "transfers/numpys-files-several",
     "functions/no-element-along-an-axis-attention", "functions/no-element-along-an-axis-conv",
+    *(f"state/ended-work-with-{name}" for name in ("modules", "rules", "state", "host")),
     "vmap/one-to-many-members-pads",
     *(f"sizes/numbers-of-user-code-{name}" for name in ("sums", "bits", "texts", "choices")),
 )  # fmt: skip
@@ -175,3 +177,17 @@ def test_a_file_of_numpy_with_other_numbers_is_found(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(numpy_functions, "_on_host", other)
     assert failures("transfers/numpys-files-several", 1)
+
+
+def test_a_rule_that_an_error_leaves_in_use_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forwarded(self: Any, args: Any) -> Any:
+        local.forwarding.append(self)
+        found = self._forward(*args)
+        local.forwarding.pop()
+        return found
+
+    monkeypatch.setattr(custom.CustomVjp, "_forwarded", forwarded)
+    try:
+        assert failures("state/ended-work-with-rules", 1)
+    finally:
+        local.forwarding.clear()

@@ -66,6 +66,7 @@ from .checks import (
     drawn_views,
     drawn_weights,
     empty_leaves,
+    ended_objects,
     ended_work,
     entrances_of_arrays,
     errors,
@@ -343,6 +344,7 @@ def _contracts() -> Iterator[Check]:
     yield from nested_modes.nested_modes()
     yield from nested_sequences.nested_sequences()
     yield from ended_work.ended_work()
+    yield from ended_objects.ended_objects()
     yield from interrupted_work.interrupted_work()
     yield from uses_again.uses_again()
     yield from orders_of_views.orders_of_views()
