@@ -77,3 +77,16 @@ def test_without_the_package_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -
     for module in (training, training_forms):
         monkeypatch.setattr(module, "find_spec", lambda name: None)
     assert not [*training.training(), *training_forms.training_forms()]
+
+
+def test_a_correction_that_begins_late_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    group = import_module(f"{PACKAGE}.optimizers.radam").RAdamGroup
+    right = group.factors
+
+    def factors(self: Any, t: Any) -> Any:
+        rate, root, counts = right(self, t)
+        return rate, root, calor.logical_and(counts, t > 8.5)
+
+    monkeypatch.setattr(group, "factors", factors)
+    with pytest.raises(AssertionError):
+        ask("RAdam")

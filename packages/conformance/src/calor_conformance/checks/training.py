@@ -28,7 +28,7 @@ from .optimizer_formulas import FORMULAS, Rule
 PACKAGE: Final = "calor_train"
 CONTRACT: Final = "what trains follows its formula at every setting, step after step"
 # Of steps, which are traced, and of what is quick.
-_STEPS, _TURNS = 3, 10
+_STEPS, _TURNS, _LONG = 3, 10, 9
 Run = Callable[[Any, Rng, Place], None]
 
 
@@ -144,7 +144,8 @@ class _Parameters:
 
 def _optimizer(name: str, package: Any, rng: Rng, place: Place) -> None:
     held = _Parameters(package, name, rng)
-    for turn in range(5):
+    # Some rules are others from a number of steps on, as that of RAdam from the sixth.
+    for turn in range(_LONG):
         gradients = held.gradients()
         if turn == 2:
             # A learning rate that changes, and an optimizer that goes on with the stored state.
