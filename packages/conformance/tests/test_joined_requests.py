@@ -72,6 +72,11 @@ def joined_whatever_rows_depend_on(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(joining, "_depends", lambda model: "")
 
 
+def the_first_input_alone_is_drawn(patch: pytest.MonkeyPatch) -> None:
+    right = joining.drawn
+    patch.setattr(joining, "drawn", lambda ports, *given, **how: right(ports[:1], *given, **how))
+
+
 def cut_without_the_rest(patch: pytest.MonkeyPatch) -> None:
     right = joining.Joining._cheapest
 
@@ -104,6 +109,7 @@ def nothing_written_down(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "change",
     [filled_with_zeros, rows_of_others, one_error_for_all, joined_whatever_rows_depend_on,
+     the_first_input_alone_is_drawn,
      cut_without_the_rest, answered_twice, status_of_the_server_for_requests,
      nothing_written_down],
 )  # fmt: skip

@@ -283,6 +283,8 @@ async def _together(rng: Rng, log: _Log) -> None:
         await batcher.warm()
         of_all = [name for name in model.names if name in _OF_ALL]
         assert not (of_all and batcher.joining.most > 1), f"rows of {of_all} are joined"
+        alone = most > 1 and not of_all and batcher.joining.most < 2
+        assert not alone, f"rows of {model.names} are not joined: {batcher.joining.reason}"
         if batcher.joining.most > 1:
             sizes = _sizes(rng, most)
             batcher.joining = import_module("calor_http.model.joining").Joining(sizes)
