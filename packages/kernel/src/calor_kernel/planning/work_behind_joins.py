@@ -132,7 +132,9 @@ def _join_at(graph: Graph, number: int) -> _Join | None:
         return None
     (result,), axis, part = node.outputs, node.attributes["axis"], specs[node.inputs[0]]
     equal = all(specs[v].shape == part.shape for v in node.inputs)
-    if len(node.inputs) < 2 or not equal or is_size(part.shape[axis]) or not part.size:
+    if not equal or not 1 < len(node.inputs) <= _RESULTS:
+        return None
+    if is_size(part.shape[axis]) or not part.size:
         return None
     readers = [*links.readers.get(result, ())]
     merging = graph.nodes[readers[0]] if len(readers) == 1 else None
