@@ -29,7 +29,7 @@ GROUPS: Final = ("elementwise", "moving", "neural", "others", "further", "fused"
 # How often an operator of a group is drawn: more often where it has more options.
 _TURNS: Final = {"elementwise": 2, "moving": 4, "neural": 5, "others": 4, "further": 3, "fused": 3,
                  "runtime": 4}  # fmt: skip
-_STRUCTURES: Final = 4
+_STRUCTURES: Final = 10
 _COMPILED: Final = 24
 _NEAR: Final = 2e-4
 
