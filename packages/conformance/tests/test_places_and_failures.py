@@ -22,8 +22,9 @@ from calor_conformance.checks import many_updates
 from calor_conformance.checks.indexed_functions import FUNCTIONS
 from reference_failures import failures
 
+STATES = ("state/states-after-failures", "state/states-after-failures-in-transforms")
 MODULES = (
-    "state/states-after-failures",
+    *STATES,
     *(f"functions/narrow-indices-{name}" for name in FUNCTIONS),
     *(f"accuracy/many-updates-{name}" for name in many_updates._FUNCTIONS),
 )
@@ -56,7 +57,7 @@ def test_states_that_a_failed_call_wrote_are_found(monkeypatch: pytest.MonkeyPat
             handle._value.buffer.array[0] += 1
 
     after_a_failure(monkeypatch, written)
-    assert "state" in failures("state/states-after-failures")[0]
+    assert all("state" in failures(name)[0] for name in STATES)
 
 
 def test_counts_of_failed_calls_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +66,7 @@ def test_counts_of_failed_calls_are_found(monkeypatch: pytest.MonkeyPatch) -> No
             handle._value.buffer.array[...] += 1
 
     after_a_failure(monkeypatch, counted)
-    assert "the count is" in failures("state/states-after-failures")[0]
+    assert all("the count is" in failures(name)[0] for name in STATES)
 
 
 def test_indices_that_are_moved_into_range_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +74,20 @@ def test_indices_that_are_moved_into_range_are_found(monkeypatch: pytest.MonkeyP
         return CHECKED(np.clip(indices, -size, size - 1), size, axis)
 
     monkeypatch.setattr(indexing, "_checked", nearest)
-    assert "None" in failures("state/states-after-failures")[0]
+    assert all("None" in failures(name)[0] for name in STATES)
+
+
+def test_gradients_that_a_failed_call_took_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def finish(self: Any, tensors: Any, binding: Any, buffers: Any) -> Any:
+        try:
+            return FINISH(self, tensors, binding, buffers)
+        except DeviceError:
+            for i, _ in self.traced.grad_writes:
+                binding.owners[i]._grad = None
+            raise
+
+    monkeypatch.setattr(Program, "finish", finish)
+    assert all("the gradient is" in failures(name, 3)[0] for name in STATES)
 
 
 def numbered_as_they_are(indices: Any) -> Any:

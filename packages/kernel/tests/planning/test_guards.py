@@ -391,3 +391,37 @@ def test_what_is_computed_beside_a_failure_is_kept():
     assert work.look(fine) == (STATE + 1).tolist()
     with pytest.raises(ElementIndexError):
         work.look(failed)
+
+
+def test_results_of_indices_that_were_checked_before_are_failures(work):
+    # The guard stands behind the first gather, as the second one cannot fail alone.
+    def both(state, table, indices):
+        return state + gather(table, indices), gather(table * 3, indices) - 1, table + 1
+
+    plan = work.plan(both, STATE, TABLE, GOOD)
+    state, table, good, bad = work.put(STATE, TABLE, GOOD, BAD)
+    for indices in (good, bad):
+        _, second, plain = plan([state, table, indices], [state, None, None])
+        if indices is bad:
+            assert work.fails(second)
+        else:
+            assert work.look(second) == (TABLE[GOOD] * 3 - 1).tolist()
+        assert work.look(plain) == (TABLE + 1).tolist()
+    assert work.look(state) == (STATE + TABLE[GOOD]).tolist()
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_what_is_made_of_a_state_whose_error_was_told_is_no_failure(work, plan, waits):
+    *state, table, good, bad = work.put(STATE, STATE, TABLE, GOOD, BAD)
+    run(plan, state, table, good)
+    run(plan, state, table, bad)
+    if waits:
+        with pytest.raises(ElementIndexError):
+            work.backend.synchronize(0)
+    else:
+        assert work.fails(state[1])
+    # Without targets a run inherits what its operands depend on; so does a copy.
+    fresh = plan([*state, table, good], [None] * 4)
+    copied = work.backend.copy(0, state[0], calor.specs.spec((SIZE,), calor.float32), 0)
+    assert [work.look(b) for b in fresh[:2]] == expected(2)
+    assert work.look(copied) == expected(1)[0]

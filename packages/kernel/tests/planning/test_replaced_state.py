@@ -72,6 +72,17 @@ def test_values_that_others_hold_too_are_not_lost(names):
         assert np.array_equal(other.numpy(), getattr(held, name).numpy())
 
 
+def test_a_state_that_does_not_depend_on_what_failed_is_left_too():
+    def run(held, indices):
+        held.count += 1
+        return calor.sum(calor.take(held.rows, indices, axis=0))
+
+    held, call = Held(), calor.jit(run)
+    for other in (None, held.count.detach()):
+        fails(call, held, calor.asarray(BAD))
+        assert held.count.item() == 0, other
+
+
 def test_gradients_that_a_failed_call_would_replace_are_those_of_before():
     weight = calor.asarray(ROWS).requires_grad_()
 

@@ -334,10 +334,10 @@ class Program:
         changes = self.traced.state_writes or self.traced.argument_writes
         made = self.executable(buffers, into if changes else None)
         if self.writes_others or not stays:
-            # What is replaced stays as it is, as what is written in place does, if the run failed.
-            replaced = [made[slot] for slot in self._replaced() if into[slot] is None]
-            if replaced:
-                self.device.backend.verify(self.device.index, replaced)
+            # What is replaced stays as it is, as what is written in place does, if the run failed,
+            # also if something else of it did.
+            if any(into[slot] is None for slot in self._replaced()):
+                self.device.backend.verify(self.device.index, made)
             # Another thread's trace would not see a tensor change under its hands.
             with tracing:
                 self._store(tensors, binding, into, made)

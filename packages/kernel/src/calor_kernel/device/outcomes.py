@@ -155,5 +155,7 @@ def pending(buffer: Depending) -> bool:
 def inherit(buffer: Depending, sources: Iterable[Depending]) -> None:
     """Let a buffer inherit the outcomes of others."""
     found = [*buffer.outcomes]
-    found += [(o.held(), tasks) for source in sources for o, tasks in source.outcomes]
+    # A state is usable once its error was told, though what was made of it before is not.
+    known = [part for source in sources for part in source.outcomes if not part[0].fine]
+    found += [(outcome.held(), tasks) for outcome, tasks in known]
     buffer.outcomes = tuple(part for part in dict.fromkeys(found) if not part[0].fine)

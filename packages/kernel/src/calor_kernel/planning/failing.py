@@ -14,11 +14,21 @@ from calor_kernel.planning.values import Piece, Task, Value
 
 def last_failing(tasks: Sequence[Task], works: Sequence[Work]) -> int:
     """Return the last task that may fail though none before it does, or -1."""
+    before = checked_before(tasks, works)
+    alone = (n for n, work in enumerate(works) if work.failures and n not in before)
+    return max(alone, default=-1)
+
+
+def checked_before(tasks: Sequence[Task], works: Sequence[Work]) -> dict[int, int]:
+    """Return the tasks that check what an earlier task has checked, with the first such task.
+
+    Behind a guard, it is the first task that tells of a failure of them all.
+    """
     if not any(work.failures for work in works):
-        return -1
+        return {}
     copies: dict[Piece, Value] = {}
-    seen: set[object] = set()
-    last = -1
+    first: dict[object, int] = {}
+    found: dict[int, int] = {}
     for number, (task, work) in enumerate(zip(tasks, works, strict=True)):
         for one in task.members or (task,):
             if one.op == "copy" and len(one.inputs) == 1:
@@ -27,10 +37,9 @@ def last_failing(tasks: Sequence[Task], works: Sequence[Work]) -> int:
         if not work.failures:
             continue
         key = _checked(task, work, copies)
-        if key is None or key not in seen:
-            last = number
-        seen.add(key)
-    return last
+        if key is not None and first.setdefault(key, number) != number:
+            found[number] = first[key]
+    return found
 
 
 def _source(value: Value, copies: dict[Piece, Value]) -> Value:

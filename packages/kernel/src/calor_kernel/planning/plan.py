@@ -32,6 +32,7 @@ from calor_kernel.device.outcomes import Outcome, inherit, pending, verify
 from calor_kernel.device.pool import Pool, room_for
 from calor_kernel.device.protocol import Memory
 from calor_kernel.planning.engine import Engine
+from calor_kernel.planning.failing import checked_before
 from calor_kernel.planning.recording import APART, SHARED, Laid, Recorder, Recording, Targets
 from calor_kernel.planning.scratch_rooms import arranged_tasks
 from calor_kernel.planning.values import Depends, Draft, HostBlock
@@ -85,7 +86,13 @@ class Variant:
         self.results: list[tuple[int, Depends]] = []
         if recording.stopped is not None:
             depends = plan.draft.dependences(plan.status, recording.stopped)
-            self.results = [(o, d) for o, d in enumerate(depends) if o not in targets]
+            # What fails behind the guard failed before, too, and the guard has the word of that.
+            before = checked_before(plan.draft.tasks, plan.works)
+            self.results = [
+                (o, (read, failing | {before[n] for n in failing if n in before}))
+                for o, (read, failing) in enumerate(depends)
+                if o not in targets
+            ]
         self.kept = kept
         self.lay = lay
         self.unread = [o for o, i in targets.items() if i == APART]
