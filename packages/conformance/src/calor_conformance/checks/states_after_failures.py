@@ -226,7 +226,7 @@ class _Program:
         learns = bool(rng.random() < 0.5)
         self.learning = _Learning(learns, learns and bool(rng.random() < 0.4))
         self.wants = [rng.integers(-3, 4, (_ROWS, 2)).astype(np.float32) for _ in range(3)]
-        self.weight, self.slope, self.count = self.wants[0].copy(), None, 0
+        self.weight, self.count = self.wants[0].copy(), 0
         self.held = _Held([w.copy() for w in self.wants])
         jitted = calor.jit(self._run)
         self.call: Callable[..., Any] = (
