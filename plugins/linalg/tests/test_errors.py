@@ -31,7 +31,7 @@ ERRORS = [
     (lambda: calor.ones((2, 1)) @ T, ShapeError, "1 columns and the second 2 rows"),
     (lambda: M @ F8, DTypeError, "matmul: float32 and float8_e5m2 have no common type"),
     (lambda: F8 @ F8, DTypeError, r"storage type .* x.astype\(calor.float32\)"),
-    (lambda: calor.matmul([1], M), DTypeError, "operand is a list"),
+    (lambda: calor.matmul([1], M), DTypeError, r"operand is a list|is \[1\]; pass"),
     (lambda: calor.matrix_transpose(V), ShapeError, "matrix_transpose: .* needs two axes"),
     (lambda: calor.tensordot(M, M, axes=3), ShapeError, "3 axes cannot be summed over"),
     (lambda: calor.tensordot(M, M, axes=((0, 0), (0, 1))), ShapeError, "each axis once"),

@@ -281,11 +281,13 @@ def as_dtype(value: Any) -> DType:
     if found is None:
         try:
             found = _HOST.get(np.dtype(value).newbyteorder("="))
-        except TypeError:
+        except (TypeError, ValueError, AttributeError):
             found = None
     if found is None:
         known = ", ".join(t.name for t in ALL)
-        raise DTypeError(f"{value!r} is not a dtype that calor knows; it has {known}")
+        told = repr(value) if isinstance(value, str | int | float | type | np.dtype) else None
+        told = told or f"a {type(value).__name__}"
+        raise DTypeError(f"{told} is not a dtype that calor knows; it has {known}")
     return found
 
 

@@ -13,6 +13,7 @@ from calor.functions.fourier import (
     rfftn,
 )
 from calor.functions.fourier_frequencies import fftfreq, fftshift, ifftshift, rfftfreq
+from calor.keywords import explain as _explain
 
 __all__ = [
     "fft",
@@ -30,3 +31,5 @@ __all__ = [
     "rfftfreq",
     "rfftn",
 ]
+
+_explain(globals())

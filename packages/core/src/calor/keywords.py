@@ -1,22 +1,35 @@
 """Errors for arguments as other frameworks name them: ``dim=`` where calor has ``axis=``.
 
 Requirements: signatures stay explicit, so a wrong keyword is Python's own TypeError; it is caught
-and completed from the table of :mod:`calor.migration`, which is loaded only then.
+and completed from the table of :mod:`calor.migration`, which is loaded only then. So is an error
+that came from inside because an argument is of a wrong kind, by :mod:`calor.argument_types`.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 from collections.abc import Callable, MutableMapping
 from types import FunctionType
 from typing import Any, Final
+from weakref import WeakSet
 
-# The parameters that other frameworks name differently; functions with one of them are wrapped.
-RENAMED: Final = frozenset(
+from calor.errors import CalorError, DTypeError, ShapeError
+
+# Functions that take nothing else are not wrapped, for they are called most, and what records their
+# operands tells of wrong ones.
+OPERANDS: Final = frozenset(("self", "x", "x1", "x2"))
+
+# The parameters that other frameworks name differently; methods with one of them are wrapped.
+_RENAMED: Final = frozenset(
     ("axis", "axes", "axis1", "keepdims", "start_axis", "correction", "min", "shape", "fill_value",
      "k", "indices", "mask", "causal", "reduction", "training", "shift", "target", "approximate")
 )  # fmt: skip
+# What is wrapped already.
+_EXPLAINED: Final[WeakSet[Callable[..., Any]]] = WeakSet()
+# What Python and NumPy raise of arguments that they do not take.
+RAW: Final = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, AssertionError)
 
 
 def explained(function: FunctionType) -> Callable[..., Any]:
@@ -27,14 +40,22 @@ def explained(function: FunctionType) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
-        except TypeError as error:
-            # Only what the call itself raised, before the function's first line.
-            if _depth(error) != (1 if written is function else 2):
+        except RAW as error:
+            # What the call itself raised, before the function's first line.
+            if type(error) is TypeError and _depth(error) == (1 if written is function else 2):
+                from calor.migration import wrong_call
+
+                raise wrong_call(function, parameters(function), args, kwargs, error) from None
+            if isinstance(error, CalorError) and _is_told(error, written.__name__):
                 raise
-            from calor.migration import wrong_call
+            from calor.argument_types import wrong_kind
 
-            raise wrong_call(function, parameters(function), args, kwargs, error) from None
+            told = wrong_kind(written, args, kwargs, error)
+            if told is None:
+                raise
+            raise told from error
 
+    _EXPLAINED.add(call)
     return call
 
 
@@ -44,11 +65,12 @@ def explain(
     """Complete the errors of the functions among the names, here and in their modules.
 
     Their modules are those whose names begin with ``home``. ``every`` function is wrapped, or those
-    with a parameter that others name differently.
+    that take more than operands.
     """
     for name, value in list(names.items()):
-        told = isinstance(value, FunctionType) if every else _is_renamed(value)
-        if told and value.__module__.startswith(home):
+        told = isinstance(value, FunctionType) if every else _takes_more(value)
+        told = told and value not in _EXPLAINED
+        if told and not name.startswith("_") and value.__module__.startswith(home):
             names[name] = made = explained(value)
             setattr(sys.modules[value.__module__], value.__name__, made)
 
@@ -57,13 +79,18 @@ def explain_methods(kind: type, made: bool = False) -> None:
     """Complete the errors of the methods that a class defines; ``made``: of making one, too."""
     for name, value in list(vars(kind).items()):
         of_making = made and name == "__init__" and isinstance(value, FunctionType)
-        if of_making or _is_renamed(value):
+        # Others look at who calls them and holds what they are given.
+        renamed = isinstance(value, FunctionType) and not _RENAMED.isdisjoint(parameters(value))
+        if of_making or renamed:
             setattr(kind, name, explained(value))
 
 
-def _is_renamed(value: Any) -> bool:
-    """Return whether a value is a function with a parameter that others name differently."""
-    return isinstance(value, FunctionType) and not RENAMED.isdisjoint(parameters(value))
+def _takes_more(value: Any) -> bool:
+    """Return whether a value is a function with a parameter that is no operand."""
+    if not isinstance(value, FunctionType):
+        return False
+    variable = written_as(value).__code__.co_flags & inspect.CO_VARARGS
+    return bool(variable) or not OPERANDS.issuperset(parameters(value))
 
 
 def parameters(function: FunctionType) -> tuple[str, ...]:
@@ -76,6 +103,11 @@ def written_as(function: FunctionType) -> FunctionType:
     """Return the function that the user reads, of one that computes half types in float32."""
     made: FunctionType = getattr(function, "in_float32", function)
     return made
+
+
+def _is_told(error: CalorError, name: str) -> bool:
+    """Return whether an error says enough: others may be of an operand deep inside."""
+    return not isinstance(error, DTypeError | ShapeError) or str(error).startswith(f"{name}:")
 
 
 def _depth(error: BaseException) -> int:

@@ -190,7 +190,7 @@ def imported(name: str, homes: Mapping[str, str], asker: str) -> Any:
 
     home = vars(inside(homes[name], f"{asker}.{name}"))
     # These functions are known here for the first time, so their errors are completed now.
-    explain(home, "calor_numerics.")
+    explain(home, "calor_numerics.", every=True)
     return home[name]
 
 

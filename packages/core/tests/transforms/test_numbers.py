@@ -132,7 +132,7 @@ def test_control_flow_may_return_nothing() -> None:
 def test_likes_of_numbers() -> None:
     assert calor.zeros_like(3.0).dtype is calor.float32
     assert calor.full_like(np.float64(2), 1).dtype is calor.float64
-    with pytest.raises(calor.errors.DTypeError, match="full_like: x is a list"):
+    with pytest.raises(calor.errors.DTypeError, match=r"_like: x is \[1\.0\]; pass Tensor"):
         calor.ones_like([1.0])
-    with pytest.raises(calor.errors.ExchangeError, match="from_dlpack: x is a float"):
+    with pytest.raises(calor.errors.ExchangeError, match="from_dlpack: x is"):
         calor.from_dlpack(3.0)

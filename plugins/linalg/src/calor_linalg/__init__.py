@@ -13,6 +13,7 @@ from calor.functions.linear_algebra import (
     tensordot,
     vecdot,
 )
+from calor.keywords import explain as _explain
 from calor_linalg.determinants import det, slogdet
 from calor_linalg.factored import (
     cholesky_ex,
@@ -103,3 +104,5 @@ __all__ = [
     "vecdot",
     "vector_norm",
 ]
+
+_explain(globals(), "calor_linalg.")

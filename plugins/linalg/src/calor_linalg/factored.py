@@ -164,8 +164,18 @@ def lu_unpack(factors: LUFactors | tuple[Tensor, Tensor], /) -> LUResult:
     return unpacked(packed, _order(pivots, packed.shape[-2]))
 
 
+def pair_of(what: str, factors: Any, maker: str) -> list[Any]:
+    """Return the two tensors of a factorisation; ShapeError for what is no pair."""
+    if not isinstance(factors, tuple | list) or len(factors) != 2:
+        raise ShapeError(
+            f"{what}: factors is a {type(factors).__name__}; pass both results of "
+            f"calor.linalg.{maker}"
+        )
+    return as_tensors(*factors)
+
+
 def _factors(what: str, factors: Any) -> tuple[Any, Any]:
-    packed, pivots = as_tensors(*factors)
+    packed, pivots = pair_of(what, factors, "lu_factor")
     rules.matrices(what, packed._value.spec)
     if not pivots.dtype.is_integer:
         raise DTypeError(

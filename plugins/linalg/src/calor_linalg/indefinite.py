@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from calor.dtypes import int64
 from calor.errors import DTypeError, ShapeError
-from calor.functions.operands import as_tensor, as_tensors, stretched, together
+from calor.functions.operands import as_tensor, stretched, together
 from calor.ops import elementwise as e
 from calor.ops import reductions as r
 from calor.ops.indexing import take_along
 from calor.ops.movement import expand, reshape
 from calor_linalg import definitions, rules
 from calor_linalg import matrices as mx
-from calor_linalg.factored import columns_of
+from calor_linalg.factored import columns_of, pair_of
 
 if TYPE_CHECKING:
     from calor.tensor.tensor import Operand, Tensor
@@ -269,7 +269,7 @@ def ldl_solve(
     >>> calor.linalg.ldl_solve(factors, calor.asarray([6.0, -1.0])).tolist()
     [1.0, 1.0]
     """
-    packed, pivots = as_tensors(*factors)
+    packed, pivots = pair_of("ldl_solve", factors, "ldl_factor")
     rules.square("ldl_solve", packed._value.spec)
     if not pivots.dtype.is_integer or pivots.shape != packed.shape[:-1]:
         kind = ShapeError if pivots.dtype.is_integer else DTypeError

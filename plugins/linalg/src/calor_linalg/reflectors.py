@@ -76,7 +76,7 @@ def _reflections(what: str, x: Any, tau: Any) -> tuple[Any, Any]:
     a, taus = together([x, tau], what)
     rules.matrices(what, a._value.spec)
     m, n = a.shape[-2:]
-    if taus.shape[:-1] != a.shape[:-2] or taus.shape[-1] > min(m, n):
+    if not taus.ndim or taus.shape[:-1] != a.shape[:-2] or taus.shape[-1] > min(m, n):
         raise ShapeError(
             f"{what}: factors of shape {taus.shape} do not fit vectors of shape {a.shape}; pass "
             f"both results of calor.linalg.geqrf"

@@ -55,6 +55,7 @@ def multi_dot(tensors: Sequence[Operand], /) -> Tensor:
     if len(tensors) < 2:
         raise ArgumentError(f"multi_dot: {len(tensors)} matrices; pass two or more")
     parts: list[Any] = together(tensors, "multi_dot")
+    shapes = [part.shape for part in parts]
     ends = parts[0].ndim == 1, parts[-1].ndim == 1
     if ends[0]:
         parts[0] = reshape(parts[0], shape=(1, parts[0].shape[0]))
@@ -63,8 +64,8 @@ def multi_dot(tensors: Sequence[Operand], /) -> Tensor:
     for i, part in enumerate(parts):
         if part.ndim != 2 or (i and part.shape[0] != parts[i - 1].shape[1]):
             raise ShapeError(
-                f"multi_dot: matrix {i} of shape {tuple(tensors[i].shape)} does not fit; pass "  # type: ignore[union-attr]
-                f"matrices of matching sizes, and vectors at the ends alone"
+                f"multi_dot: matrix {i} of shape {shapes[i]} does not fit; pass matrices of "
+                f"matching sizes, and vectors at the ends alone"
             )
     made = _chain(parts)
     shape = tuple(n for n, vector in zip(made.shape, ends, strict=True) if not vector)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from calor import dtypes
 from calor.errors import ShapeError
 from calor.functions.arguments import many_axes
@@ -17,6 +15,7 @@ from calor.functions.reductions import min as smallest
 from calor.functions.reductions import sum as total
 from calor.functions.statistics import Method, mean, quantile, quantile_of
 from calor.tensor.tensor import Axis, Operand, Tensor
+from calor_numerics.host_values import host_values
 
 
 def ptp(x: Operand, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
@@ -166,7 +165,7 @@ def nanquantile(
 def _levels(percent: Any) -> Any:
     """Return levels between 0 and 1 of levels between 0 and 100."""
     if isinstance(percent, list | tuple):
-        return np.asarray(percent) / 100
+        percent = host_values(percent, "percentile: q")
     return percent / 100
 
 

@@ -181,6 +181,8 @@ def gradient(
         steps = steps * len(axes)
     if len(steps) != len(axes):
         raise ArgumentError(f"gradient: {len(steps)} spacings for {len(axes)} axes")
+    if any(isinstance(step, float | int) and not step for step in steps):
+        raise ArgumentError("gradient: a spacing is 0; give the distance of neighbours")
     made = tuple(_slope(x, a, step, edge_order) for a, step in zip(axes, steps, strict=True))
     return made[0] if len(made) == 1 and (axis is None or isinstance(axis, int)) else made
 

@@ -26,14 +26,20 @@ from calor.functions.ranges import arange
 from calor.functions.reductions import sum as total
 from calor.functions.searching import where
 from calor.tensor.tensor import Operand, Tensor
+from calor_numerics.host_values import host_values
 
 
 def _known_places(places: Any, size: int, what: str, end: bool) -> np.ndarray[Any, Any]:
     """Return indices as non-negative numbers of the host; they decide the shape of a result."""
     if isinstance(places, slice):
         return np.arange(size)[places]
-    given = places.numpy() if isinstance(places, Tensor) else np.asarray(places)
+    if isinstance(places, list | tuple) and not len(places):
+        return np.empty(0, np.int64)
+    known = isinstance(places, Tensor)
+    given = places.numpy() if known else host_values(places, f"{what}: indices")
     if given.dtype == np.bool_:
+        if given.ndim and given.shape != (size,):
+            raise ShapeError(f"{what}: a mask of shape {given.shape} is not of {size} elements")
         return np.flatnonzero(given)
     if given.size and given.dtype.kind not in "iu":
         raise DTypeError(f"{what}: indices are {given.dtype}; they must be integers")
@@ -71,6 +77,8 @@ def delete(x: Operand, indices: Any, /, *, axis: int | None = None) -> Tensor:
         If ``axis`` does not fit the shape of ``x``.
     DTypeError
         If the indices are not integers.
+    ShapeError
+        If a mask or a list of indices has a wrong shape.
 
     Examples
     --------

@@ -92,6 +92,8 @@ def _edges(x: Tensor, bins: Any, range: Range | None, what: str) -> Tensor:
     if bins < 1:
         raise ArgumentError(f"{what}: {bins} bins; give at least 1")
     if range is not None:
+        if not isinstance(range, tuple | list) or len(range) != 2:
+            raise ArgumentError(f"{what}: range is {range!r}; pass a pair of numbers")
         low, high = (float(v) for v in range)
         if not (low <= high and abs(low) < float("inf") and abs(high) < float("inf")):
             raise ArgumentError(f"{what}: range {range} is not ascending and finite")

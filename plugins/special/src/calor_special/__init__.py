@@ -10,6 +10,7 @@ from calor.functions.logarithms import logaddexp2, logit, xlog1py, xlogy
 from calor.functions.signals import sinc
 from calor.functions.special import digamma, erf, erfinv
 from calor.functions.special import lgamma as gammaln
+from calor.keywords import explain as _explain
 from calor_special.bessel import airy_ai, j0, j1, spherical_j0, y0, y1
 from calor_special.gamma_functions import betaln, multigammaln
 from calor_special.incomplete_gamma import gammainc, gammainc_slope, gammaincc
@@ -81,3 +82,5 @@ __all__ = [
     "y1",
     "zeta",
 ]
+
+_explain(globals(), "calor_special.")

@@ -14,7 +14,7 @@ import numpy as np
 
 from calor import dtypes
 from calor.dtypes import DType
-from calor.errors import AxisError, DTypeError, ShapeError
+from calor.errors import ArgumentTypeError, AxisError, DTypeError, ShapeError
 from calor.sizes import Size
 
 NUMBERS = (bool, int, float, complex)
@@ -43,13 +43,15 @@ def common_dtype(types: Sequence[DType], what: str) -> DType:
 
 
 def integer(value: Any, what: str) -> int:
-    """Return a whole number given as an int or NumPy integer; TypeError for anything else."""
+    """Return a whole number given as an int or NumPy integer; else ArgumentTypeError."""
     if isinstance(value, Size):
         return value  # type: ignore[return-value]
     try:
         return operator.index(value)
     except TypeError:
-        raise TypeError(f"{what} must be a whole number, not {type(value).__name__}") from None
+        raise ArgumentTypeError(
+            f"{what} must be a whole number, not {type(value).__name__}"
+        ) from None
 
 
 def one_axis(axis: Any, shape: tuple[int, ...], what: str) -> int:

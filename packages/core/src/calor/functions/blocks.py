@@ -13,6 +13,7 @@ import numpy as np
 
 from calor.dtypes import int64
 from calor.errors import DTypeError, ShapeError
+from calor.functions.arguments import sizes_of
 from calor.functions.joining import stack
 from calor.functions.operands import as_tensor
 from calor.ops import elementwise as e
@@ -32,7 +33,11 @@ def _places(starts: Any, x: Tensor, what: str) -> Tensor:
         numbers = np.array(starts, np.int64).reshape(len(starts))
         made = host(numbers, spec(numbers.shape, int64), x._value.device)
     else:
-        made = stack([e.cast(as_tensor(start, x), dtype=int64) for start in starts])
+        parts = [as_tensor(start, x) for start in starts]
+        wrong = [t.dtype.name for t in parts if not t.dtype.is_integer]
+        if wrong:
+            raise DTypeError(f"{what}: a start is {wrong[0]}; starts must be integers")
+        made = stack([e.cast(t, dtype=int64) for t in parts])
     if not made.dtype.is_integer:
         raise DTypeError(f"{what}: starts are {made.dtype.name}; they must be integers")
     if made.shape != (x.ndim,):
@@ -81,7 +86,8 @@ def dynamic_slice(x: Operand, starts: Starts, sizes: Sequence[int], /) -> Tensor
     [6, 7]
     """
     x = as_tensor(x)
-    made: Tensor = m.dynamic_slice(x, _places(starts, x, "dynamic_slice"), sizes=tuple(sizes))
+    whole = sizes_of(sizes, "dynamic_slice")
+    made: Tensor = m.dynamic_slice(x, _places(starts, x, "dynamic_slice"), sizes=whole)
     return made
 
 

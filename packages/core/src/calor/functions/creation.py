@@ -68,6 +68,10 @@ def host_array(obj: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
     """
     if hasattr(type(obj), "__array__") or _has_buffer(obj):
         array = np.asarray(obj)
+        if array.dtype.kind in "OUSMm":
+            raise DTypeError(
+                f"asarray: {array.dtype} is not a dtype of numbers; convert the array first"
+            )
         known = as_dtype(array.dtype)
     else:
         try:

@@ -127,6 +127,11 @@ def _host_array(x: Any, in_place: bool) -> tuple[np.ndarray[Any, Any], DType]:
                 f"DLPack; move it to the host first"
             ) from None
         capsule = x.__dlpack__()
+    except BufferError as error:
+        raise ExchangeError(
+            f"from_dlpack: the {type(x).__name__} cannot be exchanged ({error}); convert it to an "
+            f"array of numbers first"
+        ) from None
     kind = type_in(capsule)
     coded = {code: dtype for dtype, code in CODES.items()}.get(kind.code)
     if coded is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from calor.errors import ArgumentError, ShapeError
+from calor.errors import ArgumentError, DTypeError, ShapeError
 from calor.functions.arguments import integer, one_axis
 from calor.functions.manipulation import moveaxis, reshape
 from calor.functions.operands import as_tensor, as_tensors, pair, stretched, together
@@ -324,6 +324,8 @@ def pad(
             f"pad: pad_width {pad_width} is negative; slice to make a tensor smaller"
         )
     if mode == "constant":
+        if isinstance(value, complex) and not x.dtype.is_complex:
+            raise DTypeError(f"pad: the value {value} does not fit {x.dtype.name}; pass a real one")
         fill = as_tensor(value, x) if not isinstance(value, int | float | complex) else None
         filler: Any = (
             number_on(value, x.dtype, x.device) if fill is None else e.cast(fill, dtype=x.dtype)

@@ -33,16 +33,17 @@ _HOST = (*NUMBERS, np.ndarray, np.generic)
 _PLAIN = frozenset(NUMBERS)
 
 
-def as_tensor(x: Any, like: Tensor | None = None) -> Tensor:
+def as_tensor(x: Any, like: Tensor | None = None, name: str = "") -> Tensor:
     """Return a tensor for a tensor, number or host array; on the device of ``like``.
 
-    Raises DTypeError for anything else (lists: their conversion should be visible).
+    Raises DTypeError for anything else (lists: their conversion should be visible), which begins
+    with the name of the op if there is one.
     """
     if isinstance(x, Handle):
         return asarray(x) if x._value.spec.weak else x  # type: ignore[return-value]
     if isinstance(x, _HOST):
         return asarray(x, device=None if like is None else like.device)
-    raise _foreign(x)
+    raise _foreign(x, name)
 
 
 def first_tensor(*operands: Any) -> Tensor | None:
@@ -70,9 +71,10 @@ def placed(*operands: Any) -> tuple[Any, ...]:
     return tuple(as_tensor(x, like) if isinstance(x, np.ndarray) else x for x in operands)
 
 
-def _foreign(x: Any) -> DTypeError:
+def _foreign(x: Any, name: str = "") -> DTypeError:
+    of = f"{name}: " if name else ""
     return DTypeError(
-        f"an operand is a {type(x).__name__}; operands are tensors, numbers and NumPy arrays: "
+        f"{of}an operand is a {type(x).__name__}; operands are tensors, numbers and NumPy arrays: "
         f"convert it with calor.asarray(...)"
     )
 
@@ -134,7 +136,7 @@ def single(row: Op, x: Any) -> Tensor:
     if row.autocast:
         x = prepared(row, x)
     if not isinstance(x, Handle) or x._value.spec.weak:
-        x = as_tensor(x)
+        x = as_tensor(x, name=row.name)
     made: Tensor = unary(row, x)
     return made
 
@@ -155,9 +157,9 @@ def pair(row: Op, x1: Any, x2: Any) -> Tensor:
     elif isinstance(x2, Handle):
         made = mixed(row, x2, x1, True)
     else:
-        made = binary(row, as_tensor(x1), as_tensor(x2))
+        made = binary(row, as_tensor(x1, name=row.name), as_tensor(x2, name=row.name))
     if made is NotImplemented:
-        raise _foreign(x1 if isinstance(x2, Handle) else x2)
+        raise _foreign(x1 if isinstance(x2, Handle) else x2, row.name)
     # Of two traced numbers a function makes a tensor, where an operator makes a number.
     return as_tensor(made) if made._value.spec.weak else made
 

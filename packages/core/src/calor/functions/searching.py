@@ -445,8 +445,7 @@ def bincount(
     least = integer(minlength, "bincount: minlength")
     if least < 0:
         raise ArgumentError(f"bincount: minlength is {least}; give at least 0")
-    if length is None:
-        length = max(least, _beyond(x))
+    length = max(least, _beyond(x)) if length is None else integer(length, "bincount: length")
     places = reshape(x, (x.size, 1))
     if weights is None:
         updates = stretched(pair(e.add, zeros_of(spec((), int64), x.device), 1), (x.size,))

@@ -8,13 +8,14 @@ from typing import Any
 from calor import dtypes
 from calor.dtypes import DType, as_dtype
 from calor.errors import ArgumentError
-from calor.functions.arguments import one_axis
+from calor.functions.arguments import integer, one_axis
 from calor.functions.conversion import astype
 from calor.functions.operands import as_tensor
 from calor.ops import elementwise as e
 from calor.ops import reductions
 from calor.random import from_bits
 from calor.random.generator import Generator, Shape, bits
+from calor.random.parameters import within
 from calor.tensor.tensor import Tensor
 
 
@@ -58,7 +59,8 @@ def uniform(
     DTypeError
         If ``dtype`` is not one of these.
     ArgumentError
-        If both a key and a generator are given.
+        If a parameter that is a number is out of its range, or both a key and a generator are
+        given.
     ShapeError
         If the key is not ``uint32[2]``.
 
@@ -113,7 +115,8 @@ def normal(
     DTypeError
         If ``dtype`` is not one of these.
     ArgumentError
-        If both a key and a generator are given.
+        If a parameter that is a number is out of its range, or both a key and a generator are
+        given.
     ShapeError
         If the key is not ``uint32[2]``.
 
@@ -129,6 +132,7 @@ def normal(
     >>> abs(x.mean().item()) < 0.05
     True
     """
+    within("normal: std", std)
     known = from_bits.float_type(dtype)
     drawn = bits(shape, width=from_bits.width(known), key=key, generator=generator, device=device)
     return from_bits.normal(drawn, known, mean, std)
@@ -196,6 +200,7 @@ def truncated_normal(
     >>> bool(calor.all(abs(x) <= 1))
     True
     """
+    within("truncated_normal: std", std)
     known = from_bits.float_type(dtype)
     if not low < high:
         raise ArgumentError(f"truncated_normal: low {low} is not below high {high}")
@@ -266,6 +271,7 @@ def integers(
     """
     if high is None:
         low, high = 0, low
+    low, high = integer(low, "integers: low"), integer(high, "integers: high")
     known = dtypes.DEFAULT_INT if dtype is None else as_dtype(dtype)
     span = high - low
     if span <= 0:
@@ -306,7 +312,8 @@ def bernoulli(
     Raises
     ------
     ArgumentError
-        If both a key and a generator are given.
+        If a parameter that is a number is out of its range, or both a key and a generator are
+        given.
     ShapeError
         If the key is not ``uint32[2]``.
 
@@ -317,6 +324,7 @@ def bernoulli(
     >>> abs(x.float().mean().item() - 0.25) < 0.02
     True
     """
+    within("bernoulli: p", p, 0, 1)
     made: Tensor = uniform(shape, key=key, generator=generator, device=device) < p
     return made
 
@@ -357,7 +365,8 @@ def exponential(
     DTypeError
         If ``dtype`` is not one of these.
     ArgumentError
-        If both a key and a generator are given.
+        If a parameter that is a number is out of its range, or both a key and a generator are
+        given.
     ShapeError
         If the key is not ``uint32[2]``.
 
@@ -368,6 +377,7 @@ def exponential(
     >>> abs(x.mean().item() - 3.0) < 0.1
     True
     """
+    within("exponential: scale", scale)
     unit = uniform(shape, dtype=dtype, key=key, generator=generator, device=device)
     return -e.log1p(-unit) * scale  # type: ignore[no-any-return]
 
@@ -405,7 +415,8 @@ def gumbel(
     DTypeError
         If ``dtype`` is not one of these.
     ArgumentError
-        If both a key and a generator are given.
+        If a parameter that is a number is out of its range, or both a key and a generator are
+        given.
     ShapeError
         If the key is not ``uint32[2]``.
 
@@ -451,7 +462,8 @@ def categorical(
     DTypeError
         If ``logits`` is not real floating.
     ArgumentError
-        If both a key and a generator are given.
+        If a parameter that is a number is out of its range, or both a key and a generator are
+        given.
     AxisError
         If ``logits`` has no such axis.
     ShapeError

@@ -398,6 +398,11 @@ def source_of(given: Tensor | None, generator: Generator | None, device: Any) ->
             )
         return given, host(np.zeros(4, np.uint32), COUNTER, given.device)
     stream = default_generator if generator is None else generator
+    if not isinstance(stream, Generator):
+        raise ArgumentTypeError(
+            f"a generator is a calor.random.Generator, not a {type(stream).__name__}; make one "
+            f"with calor.random.Generator(seed)"
+        )
     found = stream.draw()
     wanted = current_device() if device is None else as_device(device)
     if found[0].device is not wanted:
@@ -406,7 +411,7 @@ def source_of(given: Tensor | None, generator: Generator | None, device: Any) ->
 
 
 def shape_of(shape: Any) -> tuple[int, ...]:
-    if isinstance(shape, Iterable) and not isinstance(shape, str):
+    if isinstance(shape, Iterable) and not isinstance(shape, str | Tensor):
         shape = tuple(shape)
     return sizes_of(shape, "random")
 

@@ -468,6 +468,8 @@ def _operands(x: Any, weight: Any, rank: int, what: str) -> tuple[Tensor, Tensor
     x, added = batched(x, rank, what)
     if weight.ndim != rank + 2:
         raise ShapeError(f"{what}: weight of shape {weight.shape} must have {rank + 2} axes")
+    if not all(weight.shape[2:]):
+        raise ShapeError(f"{what}: weight of shape {weight.shape} has no elements of a kernel")
     return x, weight, added
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from calor.dtypes import float32
 from calor.errors import ArgumentError, ShapeError
 from calor.functions.activation import floating
-from calor.functions.arguments import sizes_of
+from calor.functions.arguments import integer, sizes_of
 from calor.functions.half_types import FUNCTIONS, in_float32
 from calor.functions.manipulation import reshape
 from calor.functions.operands import as_tensor, pair, single
@@ -423,6 +423,7 @@ def local_response_norm(
     """
     x = floating(x, "local_response_norm")
     _channels(x, "local_response_norm", None, None)
+    size = integer(size, "local_response_norm: size")
     if size < 1:
         raise ArgumentError(f"local_response_norm: size {size} must be at least 1")
     none = (0,) * x.ndim

@@ -7,6 +7,7 @@ axis is resized by weighted sums of a few elements, whose indices and weights fo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -151,6 +152,11 @@ def _sizes(
         scales: list[float | None] = [None] * rank
     else:
         factors = tuple(factor) if isinstance(factor, Sequence) else (factor,) * rank
+        if not all(isinstance(f, float | int | np.number) and 0 < f < inf for f in factors):
+            raise ArgumentError(
+                f"interpolate: scale_factor {factor!r} is no finite number above 0; pass one, or "
+                f"one for each of the {rank} axes"
+            )
         sizes = tuple(int(n * f) for n, f in zip(x.shape[2:], factors, strict=False))
         scales = list(factors)
     if len(sizes) != rank or len(scales) != rank or any(n < 1 for n in sizes) or not x.size:

@@ -16,7 +16,7 @@ import numpy as np
 import calor
 from calor.errors import ArgumentError, ShapeError
 from calor.functions.activation import floating
-from calor.functions.arguments import integer
+from calor.functions.arguments import integer, sizes_of
 from calor.functions.operands import as_tensors
 from calor.ops.composites import like, wide
 from calor_nn.functional.constant_tables import constant_table
@@ -147,7 +147,10 @@ def affine_grid(theta: Operand, size: Sequence[int], align_corners: bool = False
     """
     what = "affine_grid"
     theta = floating(theta, what)
-    batch, _, *sizes = (integer(n, f"{what}: size") for n in size)
+    whole = sizes_of(size, f"{what}: size")
+    if len(whole) < 2:
+        raise ShapeError(f"{what}: size {whole} must be (N, C, *sizes), that of the images")
+    batch, _, *sizes = whole
     rank = len(sizes)
     if theta.shape != (batch, rank, rank + 1):
         raise ShapeError(
@@ -246,7 +249,14 @@ def deform_conv2d(
             f"of x be a multiple of the weight's"
         )
     steps, pads, apart = (_two(t, what) for t in (stride, padding, dilation))
+    if min(steps) < 1 or min(apart) < 1 or min(pads) < 0:
+        raise ArgumentError(
+            f"{what}: stride {steps} and dilation {apart} must be at least 1, padding {pads} at "
+            f"least 0"
+        )
     kernel, image = weight.shape[2:], x.shape[2:]
+    if not all(kernel):
+        raise ShapeError(f"{what}: weight of shape {weight.shape} has no elements of a kernel")
     counts = tuple(
         (n + 2 * p - d * (k - 1) - 1) // s + 1
         for n, p, d, k, s in zip(image, pads, apart, kernel, steps, strict=True)

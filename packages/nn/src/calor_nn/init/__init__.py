@@ -10,6 +10,7 @@ and `Conv2d` weights, (O, I, kernel). Random ones draw from the global generator
 
 from typing import TYPE_CHECKING
 
+from calor.keywords import explain as _explain
 from calor_nn.init.distributions import constant, normal, ones, truncated_normal, uniform, zeros
 from calor_nn.init.naming import Init, drawn
 from calor_nn.init.scaling import (
@@ -40,6 +41,8 @@ __all__ = [
     "xavier_uniform",
     "zeros",
 ]
+
+_explain(globals(), "calor_nn.init.")
 
 if not TYPE_CHECKING:
     # Hidden from type checkers, for which a module with __getattr__ has every attribute.

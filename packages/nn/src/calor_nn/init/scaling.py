@@ -87,6 +87,8 @@ def fans(shape: Shape) -> tuple[int, int]:
     """
     if len(shape) < 2:
         raise ShapeError(f"a weight of shape {tuple(shape)} has no fans; give 2 axes or more")
+    if min(shape) < 0:
+        raise ShapeError(f"a weight of shape {tuple(shape)} has a negative size")
     field = math.prod(shape[2:])
     return shape[1] * field, shape[0] * field
 
@@ -135,7 +137,7 @@ def xavier_uniform(
     >>> nn.init.xavier_uniform((3, 2)).shape
     (3, 2)
     """
-    bound = gain * math.sqrt(6.0 / sum(fans(shape)))
+    bound = gain * math.sqrt(6.0 / max(sum(fans(shape)), 1))
     return uniform(shape, -bound, bound, key=key, dtype=dtype, device=device)
 
 
@@ -183,7 +185,7 @@ def xavier_normal(
     >>> nn.init.xavier_normal((3, 2)).shape
     (3, 2)
     """
-    std = gain * math.sqrt(2.0 / sum(fans(shape)))
+    std = gain * math.sqrt(2.0 / max(sum(fans(shape)), 1))
     return normal(shape, 0.0, std, key=key, dtype=dtype, device=device)
 
 

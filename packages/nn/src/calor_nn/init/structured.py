@@ -98,7 +98,7 @@ def dirac(shape: Shape, groups: int = 1, *, dtype: Any = None, device: Any = Non
     >>> nn.init.dirac((1, 1, 3)).tolist()
     [[[0.0, 1.0, 0.0]]]
     """
-    if not 3 <= len(shape) <= 5 or shape[0] % groups:
+    if groups < 1 or not 3 <= len(shape) <= 5 or shape[0] % groups:
         raise ShapeError(
             f"dirac: the shape must be (O, C, *K) with O divisible by {groups} groups, not "
             f"{tuple(shape)}"

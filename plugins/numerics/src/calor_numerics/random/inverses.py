@@ -9,6 +9,7 @@ from calor.dtypes import DType
 from calor.functions.conversion import astype
 from calor.ops import elementwise as e
 from calor.random.generator import Generator, Shape
+from calor.random.parameters import within
 from calor.tensor.tensor import Tensor
 from calor_numerics.random.draws import Source, real, whole
 from calor_numerics.random.rejection import log_gamma_numbers
@@ -61,7 +62,8 @@ def laplace(
     DTypeError
         If ``dtype`` is not one of these.
     ArgumentError
-        If both a key and a generator are given.
+        If a parameter that is a number is out of its range, or both a key and a generator are
+        given.
     ShapeError
         If the key is not ``uint32[2]``, or the shapes do not broadcast.
 
@@ -72,6 +74,7 @@ def laplace(
     >>> abs(x.mean().item() - 1.0) < 0.1
     True
     """
+    within("laplace: scale", scale)
     u, (loc, scale), known = _drawn("laplace", shape, (loc, scale), dtype, (key, generator, device))
     return astype(loc - scale * e.sign(u - 0.5) * e.log1p(-e.abs(u - 0.5) * 2), known)
 
@@ -115,7 +118,8 @@ def cauchy(
     DTypeError
         If ``dtype`` is not one of these.
     ArgumentError
-        If both a key and a generator are given.
+        If a parameter that is a number is out of its range, or both a key and a generator are
+        given.
     ShapeError
         If the key is not ``uint32[2]``, or the shapes do not broadcast.
 
@@ -126,6 +130,7 @@ def cauchy(
     >>> abs(calor.median(x).item() - 1.0) < 0.1
     True
     """
+    within("cauchy: scale", scale)
     u, (loc, scale), known = _drawn("cauchy", shape, (loc, scale), dtype, (key, generator, device))
     return astype(loc + scale * e.tan((u - 0.5) * math.pi), known)
 
@@ -169,7 +174,8 @@ def logistic(
     DTypeError
         If ``dtype`` is not one of these.
     ArgumentError
-        If both a key and a generator are given.
+        If a parameter that is a number is out of its range, or both a key and a generator are
+        given.
     ShapeError
         If the key is not ``uint32[2]``, or the shapes do not broadcast.
 
@@ -180,6 +186,7 @@ def logistic(
     >>> abs(x.mean().item() - 1.0) < 0.1
     True
     """
+    within("logistic: scale", scale)
     u, (loc, scale), known = _drawn(
         "logistic", shape, (loc, scale), dtype, (key, generator, device)
     )
@@ -225,7 +232,8 @@ def weibull(
     DTypeError
         If ``dtype`` is not one of these.
     ArgumentError
-        If both a key and a generator are given.
+        If a parameter that is a number is out of its range, or both a key and a generator are
+        given.
     ShapeError
         If the key is not ``uint32[2]``, or the shapes do not broadcast.
 
@@ -236,6 +244,8 @@ def weibull(
     >>> abs(x.mean().item() - 2.0) < 0.1
     True
     """
+    within("weibull: scale", scale)
+    within("weibull: concentration", concentration, above=True)
     u, (scale, concentration), known = _drawn(
         "weibull", shape, (scale, concentration), dtype, (key, generator, device)
     )
@@ -281,7 +291,8 @@ def pareto(
     DTypeError
         If ``dtype`` is not one of these.
     ArgumentError
-        If both a key and a generator are given.
+        If a parameter that is a number is out of its range, or both a key and a generator are
+        given.
     ShapeError
         If the key is not ``uint32[2]``, or the shapes do not broadcast.
 
@@ -292,6 +303,8 @@ def pareto(
     >>> abs(x.mean().item() - 3.0) < 0.1
     True
     """
+    within("pareto: scale", scale)
+    within("pareto: alpha", alpha, above=True)
     u, (scale, alpha), known = _drawn(
         "pareto", shape, (scale, alpha), dtype, (key, generator, device)
     )
@@ -337,7 +350,8 @@ def log_normal(
     DTypeError
         If ``dtype`` is not one of these.
     ArgumentError
-        If both a key and a generator are given.
+        If a parameter that is a number is out of its range, or both a key and a generator are
+        given.
     ShapeError
         If the key is not ``uint32[2]``, or the shapes do not broadcast.
 
@@ -348,6 +362,7 @@ def log_normal(
     >>> abs(calor.log(x).mean().item()) < 0.05
     True
     """
+    within("log_normal: std", std)
     source = (key, generator, device)
     stream, (center, width), known = real("log_normal", shape, (mean, std), dtype, source)
     drawn = stream.normal(stream.counter, center.shape, center.dtype)[0]
@@ -396,7 +411,8 @@ def student_t(
     DTypeError
         If ``dtype`` is not one of these.
     ArgumentError
-        If both a key and a generator are given.
+        If a parameter that is a number is out of its range, or both a key and a generator are
+        given.
     ShapeError
         If the key is not ``uint32[2]``, or the shapes do not broadcast.
 
@@ -407,6 +423,8 @@ def student_t(
     >>> abs(x.mean().item()) < 0.1
     True
     """
+    within("student_t: df", df, above=True)
+    within("student_t: scale", scale)
     values, source = (df, loc, scale), (key, generator, device)
     stream, (nu, center, width), known = real("student_t", shape, values, dtype, source)
     drawn, stream.counter = stream.normal(stream.counter, nu.shape, nu.dtype)
@@ -451,7 +469,8 @@ def geometric(
     DTypeError
         If ``dtype`` is unknown.
     ArgumentError
-        If both a key and a generator are given.
+        If a parameter that is a number is out of its range, or both a key and a generator are
+        given.
     ShapeError
         If the key is not ``uint32[2]``, or the shapes do not broadcast.
 
@@ -462,6 +481,7 @@ def geometric(
     >>> abs(x.float().mean().item() - 4.0) < 0.2
     True
     """
+    within("geometric: p", p, 0, 1, above=True)
     stream, (chance,), known = whole("geometric", shape, (p,), dtype, (key, generator, device))
     u = stream.unit(stream.counter, chance.shape, chance.dtype)[0]
     made = e.maximum(e.ceil(e.log(u) / e.log1p(-chance)), u * 0 + 1)

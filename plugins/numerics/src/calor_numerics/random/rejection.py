@@ -16,6 +16,7 @@ from calor.ops import elementwise as e
 from calor.ops import reductions
 from calor.ops.movement import fill
 from calor.random.generator import Generator, Shape
+from calor.random.parameters import within
 from calor.tensor.tensor import Tensor
 from calor_numerics.random.draws import Stream, real, whole
 
@@ -250,7 +251,8 @@ def gamma(
     DTypeError
         If ``dtype`` is not one of these.
     ArgumentError
-        If both a key and a generator are given.
+        If a parameter that is a number is out of its range, or both a key and a generator are
+        given.
     ShapeError
         If the key is not ``uint32[2]``, or the shapes do not broadcast.
 
@@ -266,6 +268,8 @@ def gamma(
     >>> abs(x.mean().item() - 3.0) < 0.1
     True
     """
+    within("gamma: concentration", concentration, above=True)
+    within("gamma: scale", scale)
     values = (concentration, scale)
     stream, (a, factor), known = real("gamma", shape, values, dtype, (key, generator, device))
     return astype(log_gamma_numbers(stream, a)[0] * factor, known)
@@ -307,7 +311,8 @@ def poisson(
     DTypeError
         If ``dtype`` is unknown.
     ArgumentError
-        If both a key and a generator are given.
+        If a parameter that is a number is out of its range, or both a key and a generator are
+        given.
     ShapeError
         If the key is not ``uint32[2]``, or the shapes do not broadcast.
 
@@ -323,6 +328,7 @@ def poisson(
     >>> abs(x.float().mean().item() - 4.0) < 0.1
     True
     """
+    within("poisson: rate", rate)
     stream, (lam,), known = whole("poisson", shape, (rate,), dtype, (key, generator, device))
     return astype(_poisson(stream, lam), known)
 
@@ -366,7 +372,8 @@ def binomial(
     DTypeError
         If ``dtype`` is unknown.
     ArgumentError
-        If both a key and a generator are given.
+        If a parameter that is a number is out of its range, or both a key and a generator are
+        given.
     ShapeError
         If the key is not ``uint32[2]``, or the shapes do not broadcast.
 
@@ -382,6 +389,8 @@ def binomial(
     >>> abs(x.float().mean().item() - 3.0) < 0.1
     True
     """
+    within("binomial: n", n)
+    within("binomial: p", p, 0, 1)
     source = (key, generator, device)
     stream, (trials, chance), known = whole("binomial", shape, (n, p), dtype, source)
     return astype(_binomial(stream, trials, chance), known)

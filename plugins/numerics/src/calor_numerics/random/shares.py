@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from calor.errors import ArgumentError, ShapeError
 from calor.functions.arguments import integer
 from calor.functions.conversion import astype
+from calor.functions.operands import as_tensor
 from calor.ops import elementwise as e
 from calor.ops import indexing
 from calor.ops import reductions as r
@@ -16,7 +15,9 @@ from calor.ops.composites import wide
 from calor.ops.movement import expand, reshape, slice_
 from calor.random.distributions import gumbel
 from calor.random.generator import Generator, Shape, shape_of
+from calor.random.parameters import within
 from calor.tensor.tensor import Tensor
+from calor_numerics.host_values import host_values
 from calor_numerics.random.draws import real
 from calor_numerics.random.rejection import log_gamma_numbers
 
@@ -60,7 +61,8 @@ def beta(
     DTypeError
         If ``dtype`` is not one of these.
     ArgumentError
-        If both a key and a generator are given.
+        If a parameter that is a number is out of its range, or both a key and a generator are
+        given.
     ShapeError
         If the key is not ``uint32[2]``, or the shapes do not broadcast.
 
@@ -71,6 +73,8 @@ def beta(
     >>> abs(x.mean().item() - 0.4) < 0.02
     True
     """
+    within("beta: a", a, above=True)
+    within("beta: b", b, above=True)
     stream, (x, y), known = real("beta", shape, (a, b), dtype, (key, generator, device))
     first, second = (log_gamma_numbers(stream, t)[1] for t in (x, y))
     # The share of the first, by the difference of logarithms, which do not underflow.
@@ -114,7 +118,8 @@ def dirichlet(
     DTypeError
         If ``dtype`` is not one of these.
     ArgumentError
-        If both a key and a generator are given.
+        If a parameter that is a number is out of its range, or both a key and a generator are
+        given.
     ShapeError
         If the key is not ``uint32[2]``, ``concentration`` has no axis, or the shapes do not
         broadcast.
@@ -126,7 +131,9 @@ def dirichlet(
     >>> x.shape, calor.allclose(x.sum(axis=-1), 1.0)
     ((1000, 3), True)
     """
-    sizes = concentration.shape if isinstance(concentration, Tensor) else np.shape(concentration)
+    if not isinstance(concentration, Tensor):
+        concentration = host_values(concentration, "dirichlet: concentration")
+    sizes = concentration.shape
     if not sizes:
         raise ShapeError("dirichlet: concentration is one number; pass one for each share")
     wanted, source = (*shape_of(shape), sizes[-1]), (key, generator, device)
@@ -192,6 +199,7 @@ def multinomial(
     >>> sorted(calor.random.multinomial(calor.asarray([1.0, 0.0, 3.0]), 2).tolist())
     [0, 2]
     """
+    weights = as_tensor(weights)
     if not weights.ndim:
         raise ShapeError("multinomial: weights have no axis; pass shape (..., K)")
     number = integer(count, "multinomial: count")

@@ -232,6 +232,9 @@ def istft(
     """
     spectrum: Any = as_tensor(x)
     n, hop, width = _sizes("istft", n_fft, hop_length, win_length)
+    length = None if length is None else integer(length, "istft: length")
+    if length is not None and length < 0:
+        raise ArgumentError(f"istft: length is {length}; give at least 0")
     bins = spectrum.shape[-2] if spectrum.ndim > 1 else 0
     one = n // 2 + 1
     if onesided is None:
