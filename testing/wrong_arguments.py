@@ -92,7 +92,9 @@ def right_calls() -> dict[str, tuple[Callable[..., Any], Arguments]]:
         # An order of a polynomial is a number of steps, of which infinity has no end.
         if "polynomial" in name:
             continue
-        if given is not None and f"{package}.{name}" not in made and "Tensor" not in package:
+        if function is None or given is None:
+            continue
+        if f"{package}.{name}" not in made and "Tensor" not in package:
             made[f"{package}.{name}"] = function, given
     for label, function, positional in _written():
         made[label] = function, ([*positional], {})

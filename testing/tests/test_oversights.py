@@ -19,6 +19,11 @@ def _table_after_an_error(made: Call) -> list[int]:
     return table
 
 
+def _keeps_both(made: Call) -> bool:
+    known: dict[tuple[int, int], int] = {}
+    return made(known, 3, 1) == 7 and known == {(3, 1): 7}
+
+
 CLEANED = """
 def made(table, size):
     try:
@@ -40,7 +45,7 @@ ROWS: dict[str, tuple[str, str, str, Callable[[Call], bool]]] = {
         "def made(known, size, scale):\n    return known.setdefault((size, scale), 7)",
         "key part forgotten",
         "None",
-        lambda made: made(known := {}, 3, 1) == 7 and known == {(3, 1): 7},
+        _keeps_both,
     ),
     "count": (
         "def made(size):\n    return size",

@@ -77,7 +77,7 @@ def histogram_bin_edges(
     return _edges(as_tensor(x, first_tensor(x, bins)), bins, range, "histogram_bin_edges")
 
 
-def _edges(x: Tensor, bins: Any, range: Range | None, what: str) -> Tensor:
+def _edges(x: Tensor, bins: Any, range: Any, what: str) -> Tensor:
     kind = dtypes.float_of(x.dtype)
     if not isinstance(bins, int):
         several = isinstance(bins, list | tuple)

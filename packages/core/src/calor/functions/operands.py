@@ -190,6 +190,10 @@ def truth(x: Any) -> Any:
 
 def select(condition: Any, x1: Any, x2: Any) -> Tensor:
     """Record ``where``: x1 where the condition holds, x2 elsewhere; both may be numbers."""
+    handles = isinstance(x1, Handle) and isinstance(x2, Handle) and isinstance(condition, Handle)
+    if handles and not (x1._value.spec.weak or x2._value.spec.weak):
+        # What has no number to convert is asked most.
+        return _chosen(truth(condition), x1, x2)
     given = [python_number(x1), python_number(x2)]
     like = first_tensor(condition, *given)
     known = truth(condition) if isinstance(condition, NUMBERS) else condition
@@ -200,10 +204,14 @@ def select(condition: Any, x1: Any, x2: Any) -> Tensor:
     if all(s.weak for s in specs):
         common = dtypes.default_of(common)
         given = [e.cast(x, dtype=common) if isinstance(x, Handle) else x for x in given]
-    operands = [
+    x1, x2 = (
         number_on(x, common, condition.device) if isinstance(x, NUMBERS) else x for x in given
-    ]
-    made: Tensor = elementwise(e.where, (condition, *operands))
+    )
+    return _chosen(condition, x1, x2)
+
+
+def _chosen(condition: Tensor, x1: Any, x2: Any) -> Tensor:
+    made: Tensor = elementwise(e.where, (condition, x1, x2))
     return made
 
 
