@@ -141,6 +141,7 @@ from .checks import (
     properties,
     protocol,
     python_values,
+    raised_once,
     random_bits,
     read_elsewhere,
     real_bins,
@@ -158,11 +159,13 @@ from .checks import (
     served_together,
     settings_between_modes,
     settings_of_environment,
+    several_of_a_class,
     shared_memory,
     shared_objects,
     shown_runs,
     sizes,
     sizes_of_maps,
+    skipped_steps,
     slopes,
     slopes_of_lines,
     small_results,
@@ -406,6 +409,9 @@ def _contracts() -> Iterator[Check]:
     yield from empty_leaves.empty_leaves()
     yield from shared_objects.shared_objects()
     yield from states_after_failures.states_after_failures()
+    yield from raised_once.raised_once()
+    yield from several_of_a_class.several_of_a_class()
+    yield from skipped_steps.skipped_steps()
     yield from narrow_indices.narrow_indices()
     yield from many_updates.many_updates()
 

@@ -308,6 +308,8 @@ class Checkpoint(Callback):
         self.every_steps = every_steps
         self.monitor = None if monitor is None else Monitor(monitor, direction)
         self._saved_at: tuple[int, int] | None = None
+        self._compared_at: tuple[int, int] | None = None
+        self._improved = False
 
     @property
     def last(self) -> Path:
@@ -330,7 +332,7 @@ class Checkpoint(Callback):
         self.folder.mkdir(parents=True, exist_ok=True)
         if self.monitor is not None and learner.epoch == learner.steps == 0:
             self.monitor.best = None
-        self._saved_at = None
+        self._saved_at = self._compared_at = None
 
     def _save_last(self, learner: Run) -> None:
         learner.save(self.last)
@@ -360,10 +362,21 @@ class Checkpoint(Callback):
         ArgumentError
             If the history does not have the number to monitor.
         """
-        if self.monitor is not None and self.monitor.improved(learner.history[-1]):
+        # A file holds the best values of all, so each is known before the first file is written.
+        for callback in (self, *learner.callbacks):
+            if isinstance(callback, Checkpoint):
+                callback._compare(learner)
+        if self._improved:
             learner.save(self.best)
         if learner.epoch % self.every_epochs == 0:
             self._save_last(learner)
+
+    def _compare(self, learner: Run) -> None:
+        """Compare the last epoch with the best one, once."""
+        now = (learner.epoch, learner.steps)
+        if self._compared_at != now:
+            self._improved = self.monitor is not None and self.monitor.improved(learner.history[-1])
+            self._compared_at = now
 
     def on_interrupt(self, learner: Run) -> None:
         """Save the present state.

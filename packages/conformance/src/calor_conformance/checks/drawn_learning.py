@@ -454,6 +454,7 @@ def _keeper(package: Any, rng: Rng) -> None:
         epoch = steps = 0
         completed = True
         history: list[dict[str, float]] = []  # noqa: RUF012
+        callbacks: tuple[Any, ...] = ()
 
         def save(self, path: Path) -> None:
             wrote.append(path.name)
