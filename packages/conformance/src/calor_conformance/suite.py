@@ -157,6 +157,7 @@ from .checks import (
     served_limits,
     served_models,
     served_together,
+    sessions_again,
     settings_between_modes,
     settings_of_environment,
     several_of_a_class,
@@ -412,6 +413,7 @@ def _contracts() -> Iterator[Check]:
     yield from raised_once.raised_once()
     yield from several_of_a_class.several_of_a_class()
     yield from skipped_steps.skipped_steps()
+    yield from sessions_again.sessions_again()
     yield from narrow_indices.narrow_indices()
     yield from many_updates.many_updates()
 
