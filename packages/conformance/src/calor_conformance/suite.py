@@ -125,6 +125,7 @@ from .checks import (
     numbers_in_transforms,
     numbers_of_sizes,
     one_option_apart,
+    opened_twice,
     options_of_layers,
     orders_of_axes,
     orders_of_views,
@@ -414,6 +415,7 @@ def _contracts() -> Iterator[Check]:
     yield from several_of_a_class.several_of_a_class()
     yield from skipped_steps.skipped_steps()
     yield from sessions_again.sessions_again()
+    yield from opened_twice.opened_twice()
     yield from narrow_indices.narrow_indices()
     yield from many_updates.many_updates()
 
