@@ -52,21 +52,18 @@ def _recurrence(x: Any, n: Any, first: Callable[[Any], Any], step: Step) -> Any:
         more = n > place
         return e.where(more, now, before), e.where(more, later, now)
 
-    one, degree = fill(x, 1), None
+    one = fill(x, 1)
     if isinstance(n, int):
         count = n - 1
         n = fill(x, n)
     else:
-        degree = n
-        # There is no polynomial of a degree that is not finite, and no loop ends there.
-        n = e.where(n - n == 0, e.floor(n), fill(n, -1))
+        n = e.floor(n)
         if not n.size:
             return x
         count = e.cast(reductions.max(n, axes=tuple(range(n.ndim))), dtype=dtypes.int64) - 1
     made = fori_loop(0, count, advance, (one, first(x)))[1]
     made = e.where(n >= 1, made, one)
-    made = e.where(n < 0, fill(x, 0), made)
-    return made if degree is None else e.where(degree - degree == 0, made, fill(x, float("nan")))
+    return e.where(n < 0, fill(x, 0), made)
 
 
 def _floating(x: Any, n: Any) -> Any:
