@@ -81,9 +81,10 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Modul
     del sys.modules["tiny_of_mutants"]
 
 
-def mutant_of(root: Path, after: str, kind: str = "") -> Mutant:
+def mutant_of(root: Path, after: str, kind: str = "", before: str = "") -> Mutant:
     made = drawn(root, sources(root, ["tiny_of_mutants.py"]), 0)
-    return next(m for m in made if m.after == after and kind in ("", m.kind))
+    wanted = (m for m in made if m.after == after and kind in ("", m.kind))
+    return next(m for m in wanted if before in ("", m.before))
 
 
 @cache
@@ -133,7 +134,7 @@ def test_a_place_that_no_check_comes_to_is_told(tiny: tuple[Path, ModuleType]) -
 
 def test_a_default_is_planted(tiny: tuple[Path, ModuleType]) -> None:
     root, module = tiny
-    mutant = mutant_of(root, "2", "default")
+    mutant = mutant_of(root, "2", "default", "1")
     given = {"given": lambda: module.counted([1], first=3) == 3}
     assert trial(tiny, mutant, given).outcome == "survived"
     assert trial(tiny, mutant, {"none": lambda: module.counted([1]) == 1}).outcome == "named"

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import warnings
 import weakref
-from collections.abc import Iterable
 from typing import Any
 
-from calor.backends.device import Device, device_of, known_devices
-from calor.backends.lost import LostBackend
+from calor.backends.device import Device, device_of
 from calor.backends.protocol import MemoryFigures
 from calor.device_selection import as_device, current_device
 from calor.errors import ArgumentError, CalorError, DeviceError, UnsupportedError
@@ -152,7 +150,7 @@ def synchronize(device: Any = None) -> None:
         pending += aside.values.values()
     flush_all(wanted)
     failed: DeviceError | None = None
-    for target in _used(t.device for t in traces) if wanted is None else [wanted]:
+    for target in [t.device for t in traces] if wanted is None else [wanted]:
         try:
             target.backend.synchronize(target.index)
         except DeviceError as error:
@@ -165,13 +163,3 @@ def synchronize(device: Any = None) -> None:
         value = reference()
         if value is not None and type(value.trace) is Poison:
             raise value.trace.again()
-
-
-def _used(traced: Iterable[Device]) -> list[Device]:
-    """Return devices with traces, and all others in use: jitted calls leave no trace."""
-    known = [
-        device
-        for device in list(known_devices.values())
-        if device.backend.opened(device.index) and not isinstance(device.backend, LostBackend)
-    ]
-    return list(dict.fromkeys([*traced, *known]))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import calor
-from calor.backends.device import Device, device_of, known_devices
+from calor.backends.device import Device
 from calor.backends.numpy_backend import NumpyBackend, NumpyBuffer
 from calor.backends.protocol import MemoryFigures
 from calor.errors import (
@@ -321,22 +321,3 @@ def test_a_device_that_is_lost_does_not_keep_others_from_being_waited_for() -> N
         for made in devices:
             del local.traces[made]
     assert [name for name in waited if name in ("lost", "waiting")] == ["lost", "waiting"]
-
-
-def test_devices_that_ran_jitted_calls_alone_are_waited_for_too() -> None:
-    waited: list[int] = []
-
-    class Waiting(NumpyBackend):
-        name = "waiting"
-
-        def synchronize(self, index: int) -> None:
-            waited.append(index)
-
-    made = device_of(Waiting(), 0)
-    try:
-        x = calor.asarray(np.ones(2, np.float32), device=made)
-        threading.Thread(target=lambda: calor.jit(lambda x: x + 1)(x)).start()
-        calor.synchronize()
-    finally:
-        known_devices.pop((id(made.backend), 0))
-    assert waited == [0]

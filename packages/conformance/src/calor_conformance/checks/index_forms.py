@@ -23,7 +23,7 @@ from .base import Array, Check, Place, Tier
 from .errors import raised
 
 CONTRACT: Final = "a key of any form reads and writes what it does in NumPy, or is refused as there"
-_KEYS, _JITTED = 48, 8
+_KEYS, _JITTED = 112, 8
 _SIZES: Final = (1, 2, 3, 5)
 _KINDS: Final = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64")
 Rng = np.random.Generator
@@ -77,7 +77,7 @@ class _Keys:
         self.with_mask = advanced and self.coin(0.25)
         # A mask selects a number of elements that other index arrays do not broadcast with.
         # Places that are single numbers name one block, which is written without moving elements.
-        self.block = advanced and not self.with_mask and self.coin(0.25)
+        self.block = advanced and not self.with_mask and self.coin(0.15)
         lead = () if self.with_mask or self.block else lead
         rank = len(shape)
         front = rank if self.block or self.coin() else int(self.rng.integers(0, rank + 1))

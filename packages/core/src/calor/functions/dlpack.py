@@ -78,7 +78,7 @@ def type_in(capsule: Any) -> _Type:
 
 def import_array(x: Any, target: Device, copy: bool | None) -> Tensor:
     """Return a tensor on a device with the elements of a foreign array."""
-    if not hasattr(type(x), "__dlpack_device__"):
+    if not hasattr(x, "__dlpack_device__"):
         raise ExchangeError(
             f"from_dlpack: x is a {type(x).__name__}, which has no __dlpack__; pass an array of a "
             f"library that has it, or use calor.asarray(x)"
