@@ -88,7 +88,7 @@ def test_few_rows_ask_for_the_next_panel_of_a_matrix_as_it_lies(device, there):
 
 @pytest.mark.parametrize("dtype", [float16, float32, float64])
 # Rows of 1024 elements begin at one place of their pages, and are packed before the first tile.
-@pytest.mark.parametrize("columns", [256, 259, 320, 1024])
+@pytest.mark.parametrize("columns", [256, 259, 320, pytest.param(1024, marks=pytest.mark.slow)])
 def test_first_tiles_pack_whole_panels(columns, dtype):
     def function(x, w):
         return calor.matmul(x, w)

@@ -42,7 +42,12 @@ def ran(info, function, operands):
 
 @pytest.mark.parametrize(
     ("name", "way"),
-    [("whole", "copied"), ("whole", "loaded"), ("edges", "copied"), ("epilogue", "loaded")],
+    [
+        pytest.param("whole", "copied", marks=pytest.mark.slow),
+        ("whole", "loaded"),
+        ("edges", "copied"),
+        ("epilogue", "loaded"),
+    ],
 )
 def test_last_cubes_add_the_parts_bit_for_bit(monkeypatch, name, way):
     """The counts of cubes are zero again, so a second call has the same result."""
