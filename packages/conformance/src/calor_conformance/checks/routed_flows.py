@@ -8,22 +8,19 @@ values are more than members may hold compute the same, within what they may hol
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator
-from functools import partial
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any, Final
 
 import numpy as np
 
 import calor
 from calor.backends.device import Device, device_of
-from calor.dtypes import float32
 from calor.errors import OutOfMemoryError
 from calor.ops.base import TABLE
 
 from .base import Array, Check, Place
+from .device_subjects import device_subjects
 from .routed_programs import _HELD, PACKAGE, _Member, _results, _router
 
 CONTRACT: Final = "a router steps through control flow, and within its members' memory, as one does"
@@ -208,16 +205,4 @@ _SUBJECTS: Final[dict[str, Callable[[Place], None]]] = {
 
 def routed_flows() -> Iterator[Check]:
     """Yield the checks, if calor-router is installed."""
-    if find_spec(PACKAGE) is None:
-        return
-    for subject, run in _SUBJECTS.items():
-        yield Check(
-            kind="devices",
-            subject=subject,
-            tier="compiled",
-            contract=CONTRACT,
-            run=run,
-            text=partial(inspect.getsource, run),
-            dtypes=(float32,),
-            looks=True,
-        )
+    yield from device_subjects(PACKAGE, _SUBJECTS, CONTRACT)

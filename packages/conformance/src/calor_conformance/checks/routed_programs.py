@@ -7,11 +7,8 @@ it, and a call moves the values that are named, with their bytes.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping
-from functools import partial
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any, Final
 
 import numpy as np
@@ -19,7 +16,6 @@ import numpy as np
 import calor
 from calor.backends.device import Device, device_of
 from calor.backends.numpy_backend import NumpyBackend
-from calor.dtypes import float32
 from calor.errors import CalorError, UnsupportedError
 from calor.ops.base import TABLE
 from calor.recording.trace import flush_all
@@ -27,6 +23,7 @@ from calor.recording.trace import flush_all
 from ..rows.tables import CASES
 from . import gradients, history, mapping, modes, values
 from .base import Array, Check, Place
+from .device_subjects import device_subjects
 
 CONTRACT: Final = (
     "a router computes what its members do, where it says, with the moves that it says"
@@ -255,16 +252,4 @@ _SUBJECTS: Final[dict[str, Callable[[Place], None]]] = {
 
 def routed_programs() -> Iterator[Check]:
     """Yield the checks, if calor-router is installed."""
-    if find_spec(PACKAGE) is None:
-        return
-    for subject, run in _SUBJECTS.items():
-        yield Check(
-            kind="devices",
-            subject=subject,
-            tier="compiled",
-            contract=CONTRACT,
-            run=run,
-            text=partial(inspect.getsource, run),
-            dtypes=(float32,),
-            looks=True,
-        )
+    yield from device_subjects(PACKAGE, _SUBJECTS, CONTRACT)

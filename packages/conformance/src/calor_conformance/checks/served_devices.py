@@ -7,24 +7,23 @@ server's figures with what its clients did.
 
 from __future__ import annotations
 
-import inspect
 import threading
 import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
-from importlib.util import find_spec
 from time import sleep
 from typing import Any, Final
 
 import numpy as np
 
 import calor
-from calor.dtypes import ALL, float32
+from calor.dtypes import ALL
 from calor.errors import DeviceError
 from calor.local import local
 
 from .base import Check, Place
+from .device_subjects import device_subjects
 from .routed_programs import run_some
 
 CONTRACT: Final = "a served device computes what the device does, for whom it may, and counts it"
@@ -330,16 +329,4 @@ _SUBJECTS: Final[dict[str, Callable[[Place], None]]] = {
 
 def served_devices() -> Iterator[Check]:
     """Yield the checks, if calor-http is installed."""
-    if find_spec(PACKAGE) is None:
-        return
-    for subject, run in _SUBJECTS.items():
-        yield Check(
-            kind="devices",
-            subject=subject,
-            tier="compiled",
-            contract=CONTRACT,
-            run=run,
-            text=partial(inspect.getsource, run),
-            dtypes=(float32,),
-            looks=True,
-        )
+    yield from device_subjects(PACKAGE, _SUBJECTS, CONTRACT)
