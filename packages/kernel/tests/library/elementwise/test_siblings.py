@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import calor
-from calor.dtypes import bfloat16, float32
+from calor.dtypes import bfloat16, complex64, complex128, float16, float32, int32
 from calor_interpreter.device import MANY_UNITS, ONE_UNIT, LanesDevice
 from calor_kernel.contract.work import Build
 from calor_kernel.library.elementwise import ElementwiseFuser, siblings
@@ -58,7 +58,13 @@ def parts(x):
     return [calor.exp(x[8 * k : 8 * (k + 1)]) * 2.0 for k in range(4)]
 
 
+def columns(table):
+    """Each result repeats one number of an array."""
+    return [calor.broadcast_to(table, (2, 5))[:, k : k + 1] * 2 for k in range(5)]
+
+
 CASES = {
+    "columns": (columns, [(5,)]),
     "parts": (parts, [(64,)]),
     "singles": (lambda *given: [x + 1.0 for x in given], [(1,), (), (1, 1)]),
     "momentum": (momentum, [(), *SHAPES, *SHAPES, *SHAPES]),
@@ -71,14 +77,16 @@ CASES = {
 FUSERS = (ElementwiseFuser(),)
 
 
-def planned(name, info, fusers=FUSERS):
+def planned(name, info, fusers=FUSERS, dtype=float32):
     """The case's executable on a device of lanes, its graph, its arrays, and its launches."""
     function, shapes = CASES[name]
     with calor.device("numpy"):
-        graph = calor.trace(function, *(calor.zeros(s, dtype=float32) for s in shapes))
+        graph = calor.trace(function, *(calor.zeros(s, dtype=dtype) for s in shapes))
     backend = KernelBackend("lanes", lambda i: LanesDevice(info), fusers=fusers)
     rng = np.random.default_rng(0)
-    arrays = [rng.normal(size=s).astype(np.float32) for s in shapes]
+    arrays = [np.asarray(8 * rng.normal(size=s), dtype.numpy) for s in shapes]
+    if dtype.is_complex:
+        arrays = [a + np.asarray(1j * rng.normal(size=a.shape), a.dtype) for a in arrays]
     return backend, backend.compile(0, graph), graph, arrays
 
 
@@ -101,6 +109,17 @@ def labels(executable):
 def test_same_bits(name, device):
     fused = planned(name, DEVICES[device])
     plain = planned(name, DEVICES[device], ())
+    assert "elementwise.many" in labels(fused[1])
+    for a, b in zip(results(*fused), results(*plain), strict=True):
+        assert a.tobytes() == b.tobytes()
+
+
+@pytest.mark.parametrize("dtype", [complex64, complex128, float16, int32], ids=str)
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", ["columns", "rates", "turned", "singles"])
+def test_same_bits_of_dtypes(name, device, dtype):
+    fused = planned(name, DEVICES[device], dtype=dtype)
+    plain = planned(name, DEVICES[device], (), dtype)
     assert "elementwise.many" in labels(fused[1])
     for a, b in zip(results(*fused), results(*plain), strict=True):
         assert a.tobytes() == b.tobytes()

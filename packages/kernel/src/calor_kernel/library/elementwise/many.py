@@ -33,7 +33,7 @@ _BODIES: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Place(Generic[N]):
-    """The cube after a tensor's last, its values, and where its operands of one value begin."""
+    """The cube after a tensor's last, its values, and at which values its single operands begin."""
 
     end: kl.SizeOf[N]
     count: kl.SizeOf[N]
@@ -53,7 +53,7 @@ def elementwise_many(
     """Compute an expression of dense tensors and single values; a cube takes ``chunk`` values.
 
     ``sources``: for each operand the memory of each tensor, or one memory for all. ``moving``: the
-    operands of one value that begin at an element of their own for each tensor.
+    operands of one value that begin at another value of the memory for each tensor.
     """
     cube = kl.cube_position()
     found = kl.registers(3 + len(moving), chunk.dtype)
@@ -113,9 +113,8 @@ class Member(NamedTuple):
     targets: tuple[int, ...]
 
     def start(self, k: int) -> int:
-        """Return the element of its buffer at which an operand begins."""
-        view = self.problem.views[k]
-        return view.offset * parts(view.dtype)
+        """Return the value of its buffer at which an operand begins."""
+        return self.problem.views[k].offset
 
 
 def launch_many(
@@ -209,5 +208,6 @@ def _launch(
 
 
 def _source(member: Member, k: int, moving: bool) -> Bound:
-    start = 0 if moving else member.start(k)
-    return Bound(Input(member.sources[k], start), stored(member.problem.views[k].dtype))
+    dtype = member.problem.views[k].dtype
+    start = 0 if moving else member.start(k) * parts(dtype)
+    return Bound(Input(member.sources[k], start), stored(dtype))
