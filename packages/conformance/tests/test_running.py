@@ -202,6 +202,32 @@ def test_what_fails_only_in_company_is_a_failure_that_says_so() -> None:
     assert "passes alone and fails in a larger graph" in results[1].detail
 
 
+def test_what_fails_in_company_names_the_others_that_it_needs() -> None:
+    class Joining(Odd):
+        """Gives exp wrong in graphs that also multiply."""
+
+        def compile(self, index: int, graph: Any) -> Any:
+            joined = {"exp", "mul"} <= {node.op.name for node in graph.nodes}
+            self._replaced = {"exp": wrong_exp} if joined else {}
+            return super().compile(index, graph)
+
+    names = (*VALUES, "values/sub/float32", "values/neg/float32")
+    results = {r.name: r for r in packing.run(some(*names), place(Joining()))}
+    assert [n for n, r in results.items() if r.outcome == "failed"] == ["values/exp/float32"]
+    told = results["values/exp/float32"].detail
+    assert told.endswith("It fails again with these others: values/mul/float32.")
+
+
+def test_what_failed_once_in_company_names_all_others() -> None:
+    calls = itertools.count()
+
+    def once(x: Any) -> Any:
+        return np.exp(x) if next(calls) else wrong_exp(x)
+
+    told = packing.run(some(*VALUES), place(Odd({"exp": once})))[1].detail
+    assert told.endswith("the same others: values/add/float32 values/mul/float32.")
+
+
 def test_an_error_in_a_pack_leaves_the_others_their_answers() -> None:
     def broken(x: Any) -> Any:
         raise MemoryError

@@ -1,14 +1,15 @@
 """Many rows in one graph, for devices with slow compilers.
 
 Requirements: a pack gives each row the same outcome as the row alone. A row that fails in a pack
-runs again alone; one that fails only in the pack is a failure that says so.
+runs again alone; one that fails only in the pack is a failure that says so, and with which others,
+since nothing else repeats it.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
 import calor
 from calor.errors import CalorError
@@ -17,6 +18,9 @@ from . import outcomes
 from .checks.base import Check, Place
 from .outcomes import Result
 from .watchdog import UNWATCHED, Watchdog
+
+# Seconds after which no fewer checks are sought with which a check fails.
+_SEARCH_S: Final = 120.0
 
 
 def packs(checks: Iterable[Check], size: int) -> Iterator[list[Check]]:
@@ -52,16 +56,44 @@ def run(pack: list[Check], place: Place, watchdog: Watchdog = UNWATCHED) -> list
         made[check.name] = (
             Result(check.name, "passed", seconds=each)
             if told is None
-            else _alone(check, place, told, watchdog)
+            else _alone(check, asked, place, told, watchdog)
         )
     return [made[c.name] for c in pack]
 
 
-def _alone(check: Check, place: Place, told: str, watchdog: Watchdog) -> Result:
+def _alone(check: Check, pack: list[Check], place: Place, told: str, watchdog: Watchdog) -> Result:
     result = outcomes.run(check, place, watchdog)
     if result.outcome == "passed" and told:
-        return Result(check.name, "failed", f"it passes alone and fails in a larger graph: {told}")
+        company = _company(check, pack, place, watchdog)
+        lines = (f"it passes alone and fails in a larger graph: {told}", company)
+        return Result(check.name, "failed", "\n".join(lines))
     return result
+
+
+def _company(check: Check, pack: list[Check], place: Place, watchdog: Watchdog) -> str:
+    """Return with which others of a pack a check fails again, in words."""
+
+    def fails(some: list[Check]) -> bool:
+        # Their order is that of their nodes in the graph.
+        return check.name in _together(
+            [c for c in pack if c is check or c in some], place, watchdog
+        )
+
+    end = time.perf_counter() + _SEARCH_S
+    others = [c for c in pack if c is not check]
+    if not fails(others):
+        return f"It passes when it is repeated with the same others: {_names(others)}."
+    while len(others) > 1 and time.perf_counter() < end:
+        half = len(others) // 2
+        fewer = next((some for some in (others[:half], others[half:]) if fails(some)), None)
+        if fewer is None:
+            break
+        others = fewer
+    return f"It fails again with these others: {_names(others)}."
+
+
+def _names(checks: list[Check]) -> str:
+    return " ".join(check.name for check in checks)
 
 
 def _together(asked: list[Check], place: Place, watchdog: Watchdog) -> dict[str, str]:
