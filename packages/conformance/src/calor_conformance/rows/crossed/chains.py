@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import calor
-from calor.dtypes import DType, float32, float64, int32
+from calor.dtypes import DType, complex64, complex128, float32, float64, int32
 from calor.ops import elementwise as e
 from calor.ops import movement as m
 
@@ -256,6 +256,31 @@ def _siblings(scenario: Scenario, rng: np.random.Generator, dtype: DType) -> Pro
     return Problem([x, y], run, want, [dtype] * parts)
 
 
+def _numbered(scenario: Scenario, rng: np.random.Generator, dtype: DType) -> Problem:
+    """The same ops on numbers of one array, each of which is repeated, and on parts of another."""
+    parts, n, op = scenario["parts"], scenario["length"], scenario["op"]
+    x, y = _whole(rng, (parts, n), dtype), _whole(rng, (parts + 1,), dtype)
+    order = [int(k) for k in rng.permutation(parts + 1)[:parts]]
+
+    def apply(lib: Any, a: Any, b: Any) -> list[Any]:
+        if op == "scaled":
+            return [a[k] * b[j : j + 1] - a[k] for k, j in enumerate(order)]
+        return [lib.broadcast_to(b, (n, parts + 1))[:, j : j + 1] * 2 for j in order]
+
+    def run(a: Any, b: Any) -> list[Any]:
+        return apply(calor, a, b)
+
+    return Problem([x, y], run, lambda: apply(np, x, y), [dtype] * parts)
+
+
+def _whole(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> Array:
+    """Return small whole numbers, also in imaginary parts."""
+    made = rng.integers(-9, 10, shape)
+    if dtype.is_complex:
+        return np.asarray(made + 1j * rng.integers(-9, 10, shape), dtype.numpy)
+    return np.asarray(made, dtype.numpy)
+
+
 class _Numbers:
     """The functions of NumPy's names that siblings use, in the dtype of their operand."""
 
@@ -327,6 +352,9 @@ SUBJECTS: list[Subject] = [
     Subject("", _siblings, _EVERY,
             {"parts": (2, 3, 5, 9), "length": (33, 7, 257, 1500), "op": ("", "scan", "reduce"),
              **_TRACED}, name="chain-of-siblings"),
+    Subject("", _numbered, (complex64, *_EVERY, complex128),
+            {"parts": (3, 2, 5, 9), "length": (7, 2, 257, 1500), "op": ("scaled", "repeated"),
+             **_TRACED}, name="chain-of-numbered-siblings"),
     Subject("", _large, (int32,),
             {"shape": ((520, 530), (1031, 400), (130, 4100)), **_TRACED}, name="chain-of-large"),
 ]  # fmt: skip
