@@ -6,10 +6,17 @@ import warnings
 import weakref
 from typing import Any
 
-from calor.backends.device import Device, device_of
+from calor.backends.device import Device, device_of, known_devices
+from calor.backends.lost import LostBackend
 from calor.backends.protocol import MemoryFigures
 from calor.device_selection import as_device, current_device
-from calor.errors import ArgumentError, CalorError, DeviceError, UnsupportedError
+from calor.errors import (
+    ArgumentError,
+    CalorError,
+    DeviceError,
+    DeviceLostError,
+    UnsupportedError,
+)
 from calor.local import local
 from calor.recording.poison import Poison
 from calor.recording.sites import locate
@@ -129,7 +136,7 @@ def synchronize(device: Any = None) -> None:
     Parameters
     ----------
     device : Device or str, optional
-        The device. By default all.
+        The device. By default all, those included that jitted programs alone have run on.
 
     Raises
     ------
@@ -150,10 +157,15 @@ def synchronize(device: Any = None) -> None:
         pending += aside.values.values()
     flush_all(wanted)
     failed: DeviceError | None = None
-    for target in [t.device for t in traces] if wanted is None else [wanted]:
+    asked = [t.device for t in traces] if wanted is None else [wanted]
+    others = _with_programs(asked) if wanted is None else []
+    for target in (*asked, *others):
         try:
             target.backend.synchronize(target.index)
         except DeviceError as error:
+            if target in others and isinstance(error, DeviceLostError) and not target.holders:
+                # Nobody is left to be told but who reads its tensors.
+                continue
             locate(error, *target.possible_sites())
             # One device that is lost does not keep the others from being waited for.
             failed = failed or error
@@ -163,3 +175,15 @@ def synchronize(device: Any = None) -> None:
         value = reference()
         if value is not None and type(value.trace) is Poison:
             raise value.trace.again()
+
+
+def _with_programs(apart: list[Device]) -> list[Device]:
+    """Return the devices with calls of jitted programs, which leave no trace, but for some."""
+    found = []
+    for device in list(known_devices.values()):
+        # What a program that ended had queued is waited for once.
+        ended, device.ended = device.ended, False
+        lost = isinstance(device.backend, LostBackend)
+        if (ended or device.holders) and not lost and device not in apart:
+            found.append(device)
+    return found

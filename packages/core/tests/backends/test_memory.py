@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import calor
-from calor.backends.device import Device
+from calor.backends.device import Device, device_of, known_devices
 from calor.backends.numpy_backend import NumpyBackend, NumpyBuffer
 from calor.backends.protocol import MemoryFigures
 from calor.errors import (
@@ -321,3 +321,70 @@ def test_a_device_that_is_lost_does_not_keep_others_from_being_waited_for() -> N
         for made in devices:
             del local.traces[made]
     assert [name for name in waited if name in ("lost", "waiting")] == ["lost", "waiting"]
+
+
+class Waiting(NumpyBackend):
+    """Counts how often it is waited for, and may be lost."""
+
+    name = "waiting"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waited = 0
+        self.lost = False
+
+    def synchronize(self, index: int) -> None:
+        self.waited += 1
+        if self.lost:
+            raise DeviceLostError("it does not answer")
+
+
+@pytest.fixture
+def waiting() -> Iterator[Device]:
+    """A device of its own that no other test waits for."""
+    made = device_of(Waiting(), 0)
+    yield made
+    del known_devices[id(made.backend), 0]
+
+
+def run_elsewhere(program: Any, device: Device) -> None:
+    """Call a program in another thread, so that this one has no trace of the device."""
+
+    def call() -> None:
+        program(calor.asarray(np.ones(2, np.float32), device=device))
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+
+
+def test_devices_of_jitted_calls_alone_are_waited_for(waiting: Device) -> None:
+    program = calor.jit(lambda x: x + 1)
+    run_elsewhere(program, waiting)
+    for count in (1, 2):
+        calor.synchronize()
+        assert waiting.backend.waited == count  # type: ignore[attr-defined]
+    run_elsewhere(program, waiting)
+    del program
+    gc.collect()
+    # What the program that ended did last is waited for, and then there is nothing.
+    for _ in range(2):
+        calor.synchronize()
+        assert waiting.backend.waited == 3  # type: ignore[attr-defined]
+
+
+def test_a_lost_device_is_told_of_while_its_programs_live(waiting: Device) -> None:
+    program = calor.jit(lambda x: x + 1)
+    run_elsewhere(program, waiting)
+    waiting.backend.lost = True  # type: ignore[attr-defined]
+    with pytest.raises(DeviceLostError, match="it does not answer"):
+        calor.synchronize()
+    del program
+    gc.collect()
+    calor.synchronize()
+    assert waiting.backend.waited == 2  # type: ignore[attr-defined]
+
+
+def test_a_device_without_programs_is_not_waited_for(waiting: Device) -> None:
+    calor.synchronize()
+    assert waiting.backend.waited == 0  # type: ignore[attr-defined]

@@ -58,6 +58,8 @@ class Device:
         self.transferred_bytes = 0
         # What calls executables without asking here first: jitted programs.
         self.holders: weakref.WeakSet[Any] = weakref.WeakSet()
+        # Whether one of them ended since all devices were waited for: its last call may still run.
+        self.ended = False
         # The tensor that puts the collectives of this device's group in one order, once it is used.
         self.token: Any = None
         # Where the last ops were recorded that may fail when they are computed, flush by flush,

@@ -120,6 +120,11 @@ class Program:
         self.writes_others = bool(others)
         self.one_result = traced.result is tree.LEAF and traced.leaves[0][0]
 
+    def __del__(self) -> None:
+        # Not in one whose trace failed.
+        if "device" in self.__dict__:
+            self.device.ended = True
+
     def resized(self, specs: Sequence[Spec], graph: Graph) -> Program:
         """Return the program of another graph of the same trace, for tensors of other sizes.
 
