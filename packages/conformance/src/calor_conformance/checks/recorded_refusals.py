@@ -38,6 +38,11 @@ def _reads_nothing(want: str, got: str) -> bool:
     return empty and _kind(want) == "ElementIndexError"
 
 
+def _rounds(want: str, got: str) -> bool:
+    """Return whether a matrix is singular for the reference, and rounding made it regular here."""
+    return _kind(want) == "LinearAlgebraError" and not _kind(got)
+
+
 def _run(label: str, place: Place) -> None:
     if not drawn_alike():
         return  # This release of NumPy draws other arguments.
@@ -60,7 +65,7 @@ def _run(label: str, place: Place) -> None:
         # Python words its own errors otherwise from release to release.
         texts = every and _kind(want) != "TypeError"
         same = got == want if texts else _kind(got) == _kind(want)
-        same = same or (not every and _reads_nothing(want, got))
+        same = same or (not every and (_reads_nothing(want, got) or _rounds(want, got)))
         assert same, f"{label} with {key!r} {name}: {got}, not {want}"
 
 

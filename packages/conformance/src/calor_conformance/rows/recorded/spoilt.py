@@ -116,7 +116,10 @@ def told(subject: Subject, given: Arguments) -> str:
     try:
         with quiet():
             made = subject.call(*positional, **options)
-            return f"= {', '.join(_heads(made))}"
+            heads = ", ".join(_heads(made))
+            # An error of work on which no result depends comes only here.
+            calor.synchronize()
+            return f"= {heads}"
     except UnsupportedError:
         raise
     except (CalorError, TypeError, ValueError, IndexError, NotImplementedError, OverflowError,
