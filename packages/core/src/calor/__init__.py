@@ -175,9 +175,7 @@ else:
             try:
                 return import_module(f"calor.{name}")
             except PluginError as error:
-                if name != "linalg":
-                    raise
-                # What is an extension of the standard, programs ask for by hasattr.
+                # Programs ask by hasattr for what may not be there.
                 raise ExtensionError(str(error)) from None
         if name in _LATE:
             globals()[name] = _imported(name, _LATE, "calor")

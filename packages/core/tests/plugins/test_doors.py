@@ -26,7 +26,7 @@ sys.modules["calor_{extra}"] = None
 import calor
 try:
     calor.{name}
-except (calor.errors.PluginError, calor.errors.ExtensionError) as error:
+except calor.errors.ExtensionError as error:
     print(error)
 """
 

@@ -163,7 +163,7 @@ def _functions() -> dict[str, Callable[..., Any]]:
     return {
         name: getattr(calor, name)
         for name in sorted(dir(calor))
-        if getattr(getattr(calor, name), "__module__", "").startswith("calor.functions.")
+        if getattr(getattr(calor, name, None), "__module__", "").startswith("calor.functions.")
     }
 
 

@@ -14,6 +14,8 @@ def public_functions(
 ) -> Iterator[tuple[str, Callable[..., Any], inspect.Signature]]:
     """Yield name, function and signature of each function of the packages that are installed.
 
+    A package names the parts of others that may not be installed; these are left out.
+
     A function that several packages have comes once, by its first name; ``without`` are names of
     functions that are left out.
     """
@@ -23,7 +25,7 @@ def public_functions(
             continue
         module = import_module(package)
         for name in sorted(dir(module)):
-            found = inspect.unwrap(getattr(module, name)) if not name.startswith("_") else None
+            found = None if name.startswith("_") else inspect.unwrap(getattr(module, name, None))
             if not inspect.isfunction(found) or name in without or id(found) in seen:
                 continue
             seen.add(id(found))
