@@ -189,9 +189,12 @@ def of_step(setting: Any, options: argparse.Namespace) -> dict[str, Any]:
         if options.launches or not options.compare:
             asked = launches.described_ceilings if options.described else launches.ceilings_of
             with in_turn(options.gate):
-                rows = launches.of_step(step, asked(step), options.described)
+                ceilings = asked(step)
+                rows = launches.of_step(step, ceilings, options.described)
             found |= {"launches": len(rows), "peak_bytes": {"calor": step.peak_bytes()}} | found
+            found["ceilings"] = asdict(ceilings)
             print(launches.heads(rows), flush=True)
+            print(ceilings, flush=True)
             print("\n".join(launches.table(rows)))
             print(f"peak memory {(found['peak_bytes']['calor'] or 0) / 2**20:.0f} MiB", flush=True)
             if options.sequence:

@@ -21,6 +21,10 @@ _QUIET = frozenset(
 _LARGE, _FEW = 8192, 1024
 # Runs of a step in which each launch is timed, and of the launches that add one to numbers.
 _RUNS, _STARTS = 3, 10
+# Numbers that are larger than all caches: of a processor, and of a device with its own memory.
+_PROCESSOR_COUNT, _DEVICE_COUNT = 1 << 24, 1 << 26
+# The least numbers by which a rate is measured: below, a launch is mostly its start.
+_LEAST_COUNT = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,12 @@ class Ceilings:
         product = any(word in names for word in _PRODUCTS)
         computing = flops / (self.products if product else self.flops)
         return self.start + max(nbytes / self.nbytes, computing)
+
+    def __str__(self) -> str:
+        return (
+            f"ceilings: {self.nbytes / 1e9:.3g} GB/s, {self.flops / 1e9:.4g} GFLOP/s, "
+            f"products {self.products / 1e9:.4g} GFLOP/s, a start {report.seconds(self.start)}"
+        )
 
 
 # The described devices that are an H200 by some driver.
@@ -106,7 +116,11 @@ def of_step(step: Ours, ceilings: Ceilings, described: bool = False) -> list[Row
 
 
 def ceilings_of(step: Ours) -> Ceilings:
-    """Return a device's ceilings; that of matrix units is the rate of a large product by calor."""
+    """Return a device's ceilings; that of matrix units is the rate of a large product by calor.
+
+    A device's memory moves bytes at the rate of what is larger than its caches. A processor's
+    caches hold a small step as a whole, so its rate is that of as many bytes as the step keeps.
+    """
     import calor
     import calor_kernel
     from calor_kernel.runtime.backend import engine_of
@@ -115,6 +129,9 @@ def ceilings_of(step: Ours) -> Ceilings:
     known = engine.ceilings
     side = _FEW if engine.host_memory else _LARGE
     dtype = calor.bfloat16 if step.setting.dtype == "bfloat16" else calor.float32
+    count = _DEVICE_COUNT
+    if engine.host_memory:
+        count = min(max(_footprint(step) // 8, _LEAST_COUNT), _PROCESSOR_COUNT)
     with calor.device(step.device), step.precision(), calor.no_grad():
         # Equal elements take less power than those of a model, and are multiplied faster.
         drawn = np.random.default_rng(0).standard_normal((side, side), np.float32)
@@ -126,11 +143,16 @@ def ceilings_of(step: Ours) -> Ceilings:
                 before = profile.seconds
                 calor.eval(x @ x)
                 times.append(profile.seconds - before)
-        # What is larger than all caches is read and written at the rate of memory.
-        count = 1 << (24 if engine.host_memory else 26)
         start, moving = (_sum_seconds(step, n) for n in (1, count))
-    bandwidth = max(known.bandwidth, 8 * count / (moving - start))
+    bandwidth = max(known.bandwidth, 8 * count / max(moving - start, 0.1 * moving))
     return Ceilings(bandwidth, known.flops, 2 * side**3 / min(times), start)
+
+
+def _footprint(step: Ours) -> int:
+    """Return the bytes that a step keeps, once it is planned."""
+    step.run()
+    step.run(2)
+    return step.peak_bytes() or 0
 
 
 def _sum_seconds(step: Ours, count: int) -> float:

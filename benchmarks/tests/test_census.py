@@ -203,6 +203,24 @@ def test_a_launch_has_the_ceiling_of_what_it_computes() -> None:
     assert ceilings.least("dot_general matmul tiled", 0, 500) == 5.0
 
 
+def test_a_small_step_has_the_rate_of_the_caches_that_hold_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = []
+
+    def moved(step: Any, count: int) -> float:
+        asked.append(count)
+        return 1e-9 + count * 1e-12
+
+    monkeypatch.setattr(launches, "_sum_seconds", moved)
+    step = Ours(Setting("mini_gpt", "training", "float32", "tiny"), "cpu")
+    for kept, count in ((1 << 20, 1 << 17), (1 << 40, 1 << 24), (8, 1 << 14)):
+        monkeypatch.setattr(step, "peak_bytes", lambda kept=kept: kept)
+        asked.clear()
+        assert launches.ceilings_of(step).nbytes == pytest.approx(8e12, 1e-3)
+        assert asked == [1, count]
+
+
 def test_chains_are_shown_shortly() -> None:
     assert launches.shortened(["mul", "mul", "reshape", "add"]) == "mul*2 add"
     assert launches.shortened(["reshape"]) == "reshape"
