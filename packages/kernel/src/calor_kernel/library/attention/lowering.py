@@ -26,6 +26,12 @@ from calor_kernel.library.attention.bias_gradient_mma_launch import (
     bias_gradient_by_mma,
     bias_mma_refusal,
 )
+from calor_kernel.library.attention.cpu_heads_launch import (
+    forward_by_heads,
+    gradients_by_heads,
+    heads_gradient_refusal,
+    heads_refusal,
+)
 from calor_kernel.library.attention.cpu_launch import (
     bias_gradient_by_tiles,
     forward_by_tiles,
@@ -68,6 +74,7 @@ from calor_kernel.library.steps import redirected
 _LAST: Final = 2
 _SPLITS: Final = "split keys"
 _REGISTERS: Final = "tile registers"
+_HEADS: Final = "heads"
 _PRODUCTS: Final = "products"
 _DENSE: Final = "its results are dense"
 
@@ -176,6 +183,7 @@ def _bias_by_mma(task: Task, request: Request) -> Iterable[Work]:
 FORWARD: Final[Table[Task]] = Table(
     "attention",
     _named(_REGISTERS, tile_registers_refusal, forward_by_tile_registers),
+    _named(_HEADS, heads_refusal, forward_by_heads),
     _by_tiles(forward_by_tiles),
     _named(_SPLITS, split_refusal, forward_by_splits),
     _named(_PRODUCTS, products_refusal, forward_by_products),
@@ -184,6 +192,7 @@ FORWARD: Final[Table[Task]] = Table(
 GRADIENT: Final[Table[Task]] = Table(
     "attention_gradient",
     _named(_REGISTERS, gradient_tiles_refusal, gradients_by_tile_registers),
+    _named(_HEADS, heads_gradient_refusal, gradients_by_heads),
     _by_tiles(gradients_by_tiles),
     _named(_SPLITS, gradient_split_refusal, gradients_by_splits),
     _named(_PRODUCTS, products_refusal, gradients_by_products),
