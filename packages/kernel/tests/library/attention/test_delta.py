@@ -16,6 +16,7 @@ from .test_result_orders import arrays_of, run
 
 PLANES = replace(MANY_UNITS, planes=(32,), cores=16)
 LATER = replace(PLANES, features=PLANES.features - {"forward_progress"})
+HALF = replace(ONE_UNIT, dtypes=ONE_UNIT.dtypes | {bfloat16})
 # A device, the dtype, the sizes as in test_result_orders, and whether delta has no launch.
 CASES = {
     "many heads": (PLANES, float32, (2, 6, 6, 8, 8, 4, 4), True),
@@ -27,6 +28,9 @@ CASES = {
     "planes of 8": (MANY_UNITS, float64, (1, 2, 2, 5, 7, 8, 8), True),
     "matrix instructions": (FRAGMENTS, bfloat16, (1, 2, 2, 40, 40, 16, 16), False),
     "one unit": (ONE_UNIT, float32, (1, 2, 2, 5, 7, 4, 4), False),
+    "a lane for each head": (ONE_UNIT, float32, (2, 6, 6, 8, 8, 4, 4), True),
+    "a lane for each head of a result in parts": (HALF, bfloat16, (2, 6, 6, 5, 7, 4, 6), True),
+    "no whole accesses of lanes": (ONE_UNIT, float32, (2, 6, 6, 5, 7, 5, 3), True),
 }
 
 

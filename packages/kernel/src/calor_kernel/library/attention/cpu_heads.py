@@ -113,15 +113,15 @@ class Matrix:
     def take(self, to: Held, factor: kl.Number | float = 1.0) -> None:
         """Copy the matrices to private memory, scaled, up to whole tiles of finite numbers."""
         for r in kl.loop_range(0, (self.rows + TILE - 1) // TILE * TILE):
-            line = kl.min(r, self.rows - 1) * self.row
             for p in kl.loop_range(0, self.width, TILE):
-                for j, value in enumerate(self._columns(line, p)):
+                for j, value in enumerate(self.columns(r, p)):
                     to.store(r, p + j, value.to(to.memory.dtype) * factor)
 
     @kl.helper
-    def _columns(self, line: kl.Number, column: kl.Number) -> list[kl.Number]:
+    def columns(self, row: kl.Number, column: kl.Number) -> list[kl.Number]:
         """Return the elements of a tile of a row."""
         lanes = self.at.width
+        line = kl.min(row, self.rows - 1) * self.row
         if not self.contiguous:
             places = [kl.min(column + j, self.width - 1) * self.step for j in range(TILE)]
             return [self.memory.load(self.at + (line + place)) for place in places]
@@ -301,6 +301,43 @@ def result_of(
     return Matrix(memory, steps.at(heads.batch, heads.head, 0), steps.row, 1, rows, width)
 
 
+@kl.helper
+def rows_of(
+    memory: kl.Pointer,
+    strides: tuple[kl.Number, ...],
+    heads: Heads,
+    rows: kl.Number,
+    width: kl.Number,
+) -> Matrix:
+    """Return a result of the forward pass or its gradient, which is dense without ``strides``."""
+    if not strides:
+        return result_of(memory, heads, rows, width, None)
+    at = heads.batch * strides[0] + heads.head * strides[1]
+    return Matrix(memory, at, strides[2], 1, rows, width)
+
+
+@kl.helper
+def add_products(sums: Held, upward: Held, results: list[Matrix]) -> None:
+    """Write each row's sum of products of the upstream gradient and the result, in parts."""
+    first = results[0]
+    for row in kl.loop_range(0, (first.rows + TILE - 1) // TILE * TILE):
+        total = kl.registers((1,), upward.memory.dtype, upward.lanes)
+        for column in kl.loop_range(0, first.width, TILE):
+            for j, value in enumerate(sum_of(results, row, column, upward.memory.dtype)):
+                total[0] = kl.fma(value, upward.load(row, column + j), total[0])
+        sums.store(0, row, total[0])
+
+
+@kl.helper
+def sum_of(parts: list[Matrix], row: kl.Number, column: kl.Number, dtype: DType) -> list[kl.Number]:
+    """Return the elements of a tile of a row that are in parts."""
+    made = [[value.to(dtype) for value in part.columns(row, column)] for part in parts]
+    return [
+        values[0] if len(values) == 1 else values[0] + values[1]
+        for values in zip(*made, strict=True)
+    ]
+
+
 @kl.kernel
 def gradient_heads(
     up: Upstream[kl.Pointer],
@@ -330,13 +367,22 @@ def gradient_heads(
     query.take(queries, g.scale)
     key.take(keys)
     value.take(values)
-    result_of(up.gradient, heads, g.queries, value_width, None).take(upward)
+    upstream = rows_of(up.gradient, up.strides, heads, g.queries, value_width)
+    upstream.take(upward)
+    deltas = held(1, rooms.queries, lanes, dtype)
+    if up.result:
+        results = [rows_of(up.delta, up.result, heads, g.queries, value_width)]
+        if up.rest is not None:
+            results.append(rows_of(up.rest, up.rest_steps, heads, g.queries, value_width))
+        add_products(deltas, upward, results)
     target = result_of(for_query, heads, g.queries, g.features, query_steps)
     for row in kl.loop_range(0, g.queries, TILE):
         end = end_of_keys(g, form, row)
         rows = [heads.numbers * g.queries + kl.min(row + i, g.queries - 1) for i in range(TILE)]
         shifts = [finite(up.total.load(at)) for at in rows]
-        deltas = [up.delta.load(at) for at in rows]
+        slips = [
+            deltas.load(0, row + i) if up.result else up.delta.load(rows[i]) for i in range(TILE)
+        ]
         for column in kl.loop_range(0, end, TILE):
             scores = multiply(queries, row, keys, column, 0, g.features)
             rises = multiply(upward, row, values, column, 0, value_width)
@@ -345,7 +391,7 @@ def gradient_heads(
                     x = adjusted(scores[i, j], g, form, heads, row + i, column + j)
                     x = exp(x - shifts[i])
                     weights.store(row + i, column + j, x)
-                    slopes.store(row + i, column + j, x * (rises[i, j] - deltas[i]))
+                    slopes.store(row + i, column + j, x * (rises[i, j] - slips[i]))
         for column in kl.loop_range(0, g.features, TILE):
             acc = multiply(slopes, row, keys.turned, column, 0, end)
             for i in range(TILE):

@@ -2,9 +2,10 @@
 
 Requirements: a row's delta is the sum of the products of its result and its upstream gradient. A
 result of half types has two parts: as rounded, and what rounding dropped. The cubes of few queries
-have all rows of a head, with the upstream gradients in shared memory, so they compute delta
-themselves, and no launch waits for one that does. They add in the order of the sum's own launch;
-rows of which they cannot are left apart.
+have all rows of a head, with the upstream gradients in shared memory, and those of many small heads
+on a processor have them in private memory. So they compute delta themselves, and no launch waits
+for one that does. Cubes of many units add in the order of the sum's own launch; rows of which they
+cannot are left apart.
 """
 
 from __future__ import annotations
@@ -30,9 +31,10 @@ class DeltaFuser(Fuser):
     name = "delta"
 
     def groups(self, graph: Graph, info: DeviceInfo) -> Iterable[Group]:
-        """Return a group for each gradient of few queries."""
+        """Return a group for each gradient whose launch has all rows of a head."""
         found = [i for i, node in enumerate(graph.nodes) if node.op.name == _GRADIENT]
-        if not found or not (info.has("planes") and info.has("barrier")):
+        suits = info.max_units == 1 or (info.has("planes") and info.has("barrier"))
+        if not found or not suits:
             return ()
         makers = {value: i for i, node in enumerate(graph.nodes) for value in node.outputs}
         groups = (self._group(graph, info, i, makers) for i in found)
@@ -97,7 +99,7 @@ def _suits(
     graph: Graph, info: DeviceInfo, attributes: dict[str, Any], outputs: Iterable[int],
     inputs: Iterable[int], makers: dict[int, int],
 ) -> bool:  # fmt: skip
-    """Return whether the launch of few queries serves a gradient of these operands."""
+    """Return whether a launch that has all rows of a head serves a gradient of these operands."""
     ways: Any = import_module("calor_kernel.library.attention.delta_launch")
     views = tuple(_view(graph, value, makers) for value in inputs)
     results = tuple(graph.specs[value] for value in outputs)

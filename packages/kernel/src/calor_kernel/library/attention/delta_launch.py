@@ -1,8 +1,8 @@
 """Lowering of gradients of attention that compute their delta from the result of the forward pass.
 
 Requirements: the result of the forward pass stands in the place of delta among the operands, and
-what rounding dropped from it, with the attribute ``rest``, behind the log-sum-exp. Where the launch
-of few queries does not suit, delta has launches of its own.
+what rounding dropped from it, with the attribute ``rest``, behind the log-sum-exp. Where no
+launch has all rows of a head, delta has launches of its own.
 """
 
 from __future__ import annotations
@@ -12,8 +12,11 @@ from typing import Final
 
 from calor_kernel.contract.choices import spec_of
 from calor_kernel.contract.work import Argument, Input, Output, Refusal, Request, View, Work
-from calor_kernel.library.attention.lowering import gradient_by_splits, order_refusal
-from calor_kernel.library.attention.operands import reads_in_place
+from calor_kernel.library.attention.lowering import (
+    gradient_of_rows,
+    order_refusal,
+    reads_upstream,
+)
 from calor_kernel.library.attention.problem import attention_of
 from calor_kernel.library.steps import Steps
 
@@ -27,10 +30,11 @@ def suits(request: Request) -> bool:
 
 def _joined(request: Request) -> Work | None:
     """Return the one launch, None if it does not suit."""
-    upstream, *results = (*request.inputs[:2], *request.inputs[3 : _first(request)])
-    if not reads_in_place(upstream, request.info) or any(r.strides[3] != 1 for r in results):
+    problem = attention_of(request, _first(request))
+    results = (request.inputs[1], *request.inputs[3 : _first(request)])
+    if not reads_upstream(problem, request) or any(r.strides[3] != 1 for r in results):
         return None
-    return gradient_by_splits(attention_of(request, _first(request)), request)
+    return gradient_of_rows(problem, request)
 
 
 def _first(request: Request) -> int:

@@ -50,7 +50,7 @@ from calor_kernel.library.attention.cpu_tile_registers import (
 from calor_kernel.library.attention.cpu_tiles import Tiles
 from calor_kernel.library.attention.mma_launch import forward_by_mma, gradients_by_mma, mma_refusal
 from calor_kernel.library.attention.operand_copies import after_copies, with_copies
-from calor_kernel.library.attention.operands import reads_in_place
+from calor_kernel.library.attention.operands import has_whole_rows, reads_in_place
 from calor_kernel.library.attention.problem import TURNED, Attention, attention_of
 from calor_kernel.library.attention.products import (
     forward_by_products,
@@ -75,6 +75,8 @@ _LAST: Final = 2
 _SPLITS: Final = "split keys"
 _REGISTERS: Final = "tile registers"
 _HEADS: Final = "heads"
+# The ways of gradients that compute delta themselves.
+_OF_ROWS: Final = (_SPLITS, _HEADS)
 _PRODUCTS: Final = "products"
 _DENSE: Final = "its results are dense"
 
@@ -149,12 +151,31 @@ def _by_copies(table: Callable[[], Table[Task]], first: int = 0) -> Way[Task]:
     return Way("operand copies", refuses, works, spare=True)
 
 
-def gradient_by_splits(problem: Attention, request: Request) -> Work | None:
-    """Return the work of the gradients by the way of split keys, None if another one is chosen."""
-    if gradient_split_refusal(problem, request) is not None:
+def gradient_of_rows(problem: Attention, request: Request) -> Work | None:
+    """Return the work of the gradients by a way that has all rows of a head, None without one.
+
+    Such a way is of one launch, which computes delta itself. None also if another way is chosen.
+    """
+    if all(
+        refuses(problem, request) for refuses in (heads_gradient_refusal, gradient_split_refusal)
+    ):
         return None
     (work,) = ranked(GRADIENT, Task(problem, None), replace(request, candidates=False))[:1]
-    return work if isinstance(work.way, Way) and work.way.name == _SPLITS else None
+    return work if isinstance(work.way, Way) and work.way.name in _OF_ROWS else None
+
+
+def _whole_heads(problem: Attention, request: Request) -> bool:
+    """Return whether a lane for each head is the first choice for the gradients."""
+    refused = gradient_tiles_refusal(problem, request) is not None
+    return refused and heads_gradient_refusal(problem, request) is None
+
+
+def reads_upstream(problem: Attention, request: Request) -> bool:
+    """Return whether the gradients' first choice reads the upstream gradient as it lies."""
+    view = request.inputs[0]
+    if reads_in_place(view, request.info):
+        return True
+    return has_whole_rows(view) and _whole_heads(problem, request)
 
 
 def _named(
@@ -229,8 +250,8 @@ def gradient(request: Request) -> Sequence[Work] | Refusal:
     refused = order_refusal(request)
     if refused is not None:
         return refused
-    view = request.inputs[0]
-    if not reads_in_place(view, request.info):
+    view, problem = request.inputs[0], attention_of(request, 3)
+    if not reads_upstream(problem, request):
         known = spec_of(view.shape, view.dtype)
         inner = replace(request, inputs=(View.dense(known), *request.inputs[1:]))
         found = gradient(inner)
@@ -238,7 +259,6 @@ def gradient(request: Request) -> Sequence[Work] | Refusal:
             return found
         dropped = found.dropped if isinstance(found, Candidates) else ()
         return Candidates.of((_copying(work, view, known, request) for work in found), dropped)
-    problem = attention_of(request, 3)
     task = Task(problem, _tiles(gradient_tiles, problem, request))
     return ranked(GRADIENT, task, request) or Refusal(_DENSE)
 

@@ -167,14 +167,15 @@ def _row_strides(view: View, access: int) -> tuple[Multiple, ...]:
 
 
 def reads_in_place(view: View, info: DeviceInfo) -> bool:
-    """Return whether kernels read an upstream gradient as it lies: dense rows at whole accesses.
+    """Return whether kernels read an upstream gradient as it lies.
 
-    Cubes of one unit take all of it dense.
+    Most kernels of cubes of one unit take all of it dense.
     """
-    if view.is_dense:
-        return True
-    if info.max_units == 1:
-        return False
+    return view.is_dense or (info.max_units > 1 and has_whole_rows(view))
+
+
+def has_whole_rows(view: View) -> bool:
+    """Return whether the rows of an upstream gradient are dense and begin at whole accesses."""
     width, starts = view.shape[3], (*view.strides[:3], view.offset)
     dense, access = width == 1 or view.strides[3] == 1, access_of_rows(view.dtype, width)
     return dense and not any(n % access for n in starts)
