@@ -89,9 +89,6 @@ def right_calls() -> dict[str, tuple[Callable[..., Any], Arguments]]:
         # Points are far out, where an order of a polynomial is a number of steps.
         draw = partial(_plain, function) if subject.pointwise else subject.draw
         given = None if function is None else _drawn(label, draw, function)
-        # An order of a polynomial is a number of steps, of which infinity has no end.
-        if "polynomial" in name:
-            continue
         if function is None or given is None:
             continue
         if f"{package}.{name}" not in made and "Tensor" not in package:

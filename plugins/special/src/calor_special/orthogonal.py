@@ -2,21 +2,28 @@
 
 Requirements: the degree may differ from element to element. One loop runs up to the largest degree;
 an element keeps its value once it has its own. Inside [−1, 1] and for the degrees in use the
-recurrences are stable (DLMF 18.9).
+recurrences are stable (DLMF 18.9). No degree makes the loop endless: Chebyshev polynomials of large
+degrees have a closed form, Hermite polynomials exceed every number, and Legendre and Laguerre
+polynomials, whose recurrence is the only way known to be exact, have a largest degree.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from calor import dtypes
-from calor.functions.operands import as_tensor, as_tensors, stretched, together
+from calor.errors import DTypeError
+from calor.functions.operands import as_tensor, as_tensors, first_tensor, stretched, together
 from calor.ops import elementwise as e
 from calor.ops import reductions
 from calor.ops.composites import like, wide
 from calor.ops.movement import fill
 from calor.recording.recipes import broadcast_shapes
+from calor_special.chebyshev import FAR, first_kind, second_kind
 from calor_special.tools import floating
 
 if TYPE_CHECKING:
@@ -39,49 +46,128 @@ __all__ = [
 
 # A step from degrees k − 1 and k to k + 1: f(k, x, before, now).
 Step = Callable[[Any, Any, Any, Any], Any]
+# The largest degree of Legendre and Laguerre polynomials: some seconds on a slow device.
+_MOST: Final = 1 << 16
+# Beyond these degrees Hermite polynomials exceed float32 and float64 but at their zeros.
+_LARGEST_HERMITE: Final = {"float32": 128, "float64": 512}
 
 
-def _recurrence(x: Any, n: Any, first: Callable[[Any], Any], step: Step) -> Any:
-    """Return the polynomial of degree n, from those of degree 0 (which is 1) and 1."""
+@dataclass(frozen=True)
+class _Family:
+    """Polynomials of all degrees; that of degree 0 is 1.
+
+    ``first``: x to the one of degree 1. ``last``: the largest degree of the recurrence, for a
+    dtype. ``far``: x and larger degrees to polynomials; NaN without it.
+    """
+
+    first: Callable[[Any], Any]
+    step: Step
+    last: Callable[[Any], int]
+    far: Callable[[Any, Any], Any] | None = None
+
+
+def _of_degree(x: Any, n: int, family: _Family) -> Any:
+    """Return the polynomial of one degree."""
+    from calor.transforms.control import fori_loop
+
+    def advance(k: Any, state: tuple[Any, Any]) -> tuple[Any, Any]:
+        before, now = state
+        return now, family.step(e.cast(k + 1, dtype=x.dtype), x, before, now)
+
+    if n <= 0:
+        return fill(x, 1 if n == 0 else 0)
+    if n > family.last(x):
+        # The largest double stands for degrees beyond it.
+        return _beyond(x, fill(x, float(n) if n < 1 << 1023 else math.inf), family)
+    return fori_loop(0, n - 1, advance, (fill(x, 1), family.first(x)))[1]
+
+
+def _of_degrees(x: Any, n: Any, family: _Family) -> Any:
+    """Return the polynomials of a degree for each element."""
     from calor.transforms.control import fori_loop
 
     def advance(k: Any, state: tuple[Any, Any]) -> tuple[Any, Any]:
         before, now = state
         place = e.cast(k + 1, dtype=x.dtype)
-        later = step(place, x, before, now)
+        later = family.step(place, x, before, now)
         more = n > place
         return e.where(more, now, before), e.where(more, later, now)
 
+    if not n.size:
+        return x
+    n = e.floor(n)
+    last = fill(n, family.last(x))
+    # Comparisons with NaN are false: such a degree takes no step.
+    steps = e.where(n <= last, n, fill(n, 0))
+    count = e.cast(reductions.max(steps, axes=tuple(range(n.ndim))), dtype=dtypes.int64) - 1
     one = fill(x, 1)
-    if isinstance(n, int):
-        count = n - 1
-        n = fill(x, n)
-    else:
-        n = e.floor(n)
-        if not n.size:
-            return x
-        count = e.cast(reductions.max(n, axes=tuple(range(n.ndim))), dtype=dtypes.int64) - 1
-    made = fori_loop(0, count, advance, (one, first(x)))[1]
+    made = fori_loop(0, count, advance, (one, family.first(x)))[1]
     made = e.where(n >= 1, made, one)
+    made = e.where(n <= last, made, _beyond(x, n, family))
     return e.where(n < 0, fill(x, 0), made)
 
 
+def _beyond(x: Any, n: Any, family: _Family) -> Any:
+    """Return the polynomials of degrees beyond the recurrence; NaN for no degree at all."""
+    undefined = fill(x, math.nan)
+    return undefined if family.far is None else e.where(e.isfinite(n), family.far(x, n), undefined)
+
+
 def _floating(x: Any, n: Any) -> Any:
-    return floating(as_tensors(x, n)[0])
+    return floating(as_tensor(x, first_tensor(x, n)))
 
 
-def _polynomial(x: Any, n: Any, first: Callable[[Any], Any], step: Step) -> Tensor:
+def _real(x: Any) -> Any:
+    """Return an operand as floating; DTypeError for a complex dtype or one of storage alone."""
+    made = floating(x)
+    if wide(made).dtype not in (dtypes.float32, dtypes.float64):
+        raise DTypeError(
+            f"an orthogonal polynomial needs real operands, not {x.dtype.name}; cast with "
+            "x.astype(...)"
+        )
+    return made
+
+
+def _polynomial(x: Any, n: Any, family: _Family) -> Tensor:
     if isinstance(n, int):
-        x = floating(as_tensor(x))
-        return like(_recurrence(wide(x), n, first, step), x)  # type: ignore[no-any-return]
-    x, n = together([*map(floating, as_tensors(x, n))], "the polynomial")
+        x = _real(as_tensor(x))
+        return like(_of_degree(wide(x), n, family), x)  # type: ignore[no-any-return]
+    x, n = together([*map(_real, as_tensors(x, n))], "the polynomial")
     shape = broadcast_shapes("the polynomial", (x._value.spec, n._value.spec))
     x, n = stretched(x, shape), stretched(n, shape)
-    return like(_recurrence(wide(x), wide(n), first, step), x)  # type: ignore[no-any-return]
+    return like(_of_degrees(wide(x), wide(n), family), x)  # type: ignore[no-any-return]
 
 
-def _chebyshev(k: Any, x: Any, before: Any, now: Any) -> Any:
-    return x * now * 2 - before
+def _chebyshev(first: Callable[[Any], Any], far: Callable[[Any, Any], Any]) -> _Family:
+    return _Family(first, lambda k, x, before, now: x * now * 2 - before, lambda x: FAR, far)
+
+
+def _hermite(first: Callable[[Any], Any], step: Step) -> _Family:
+    return _Family(first, step, lambda x: _LARGEST_HERMITE[x.dtype.name])
+
+
+def _of_second_kind(sign: int, x: Any, n: Any) -> Any:
+    """Return Uₙ plus or minus Uₙ₋₁, which is smaller where both are infinite."""
+    more = second_kind(x, n)
+    return e.where(e.isinf(more), more, more + second_kind(x, n - 1) * sign)
+
+
+_FIRST = _chebyshev(lambda x: x, first_kind)
+_SECOND = _chebyshev(lambda x: x * 2, second_kind)
+_THIRD = _chebyshev(lambda x: x * 2 - 1, partial(_of_second_kind, -1))
+_FOURTH = _chebyshev(lambda x: x * 2 + 1, partial(_of_second_kind, 1))
+_PHYSICIST = _hermite(lambda x: x * 2, lambda k, x, before, now: (x * now - k * before) * 2)
+_PROBABILIST = _hermite(lambda x: x, lambda k, x, before, now: x * now - k * before)
+_LAGUERRE = _Family(
+    lambda x: 1 - x,
+    lambda k, x, before, now: ((k * 2 + 1 - x) * now - k * before) / (k + 1),
+    lambda x: _MOST,
+)
+_LEGENDRE = _Family(
+    lambda x: x,
+    lambda k, x, before, now: ((k * 2 + 1) * x * now - k * before) / (k + 1),
+    lambda x: _MOST,
+)
 
 
 def chebyshev_polynomial_t(x: Operand, n: Operand, /) -> Tensor:
@@ -92,7 +178,8 @@ def chebyshev_polynomial_t(x: Operand, n: Operand, /) -> Tensor:
     x : Tensor, ndarray or number
         Any shape; any real dtype. Integers and booleans are computed in the default floating dtype.
     n : int or Tensor
-        The degree; a tensor broadcasts with ``x``. A negative degree gives 0.
+        The degree; a tensor broadcasts with ``x``. A negative degree gives 0, one that is not
+        finite NaN.
 
     Returns
     -------
@@ -113,7 +200,7 @@ def chebyshev_polynomial_t(x: Operand, n: Operand, /) -> Tensor:
     >>> calor.special.chebyshev_polynomial_t(2.0, 3).item()
     26.0
     """
-    return _polynomial(x, n, lambda x: x, _chebyshev)
+    return _polynomial(x, n, _FIRST)
 
 
 def chebyshev_polynomial_u(x: Operand, n: Operand, /) -> Tensor:
@@ -124,7 +211,8 @@ def chebyshev_polynomial_u(x: Operand, n: Operand, /) -> Tensor:
     x : Tensor, ndarray or number
         Any shape; any real dtype. Integers and booleans are computed in the default floating dtype.
     n : int or Tensor
-        The degree; a tensor broadcasts with ``x``. A negative degree gives 0.
+        The degree; a tensor broadcasts with ``x``. A negative degree gives 0, one that is not
+        finite NaN.
 
     Returns
     -------
@@ -145,7 +233,7 @@ def chebyshev_polynomial_u(x: Operand, n: Operand, /) -> Tensor:
     >>> calor.special.chebyshev_polynomial_u(2.0, 2).item()
     15.0
     """
-    return _polynomial(x, n, lambda x: x * 2, _chebyshev)
+    return _polynomial(x, n, _SECOND)
 
 
 def chebyshev_polynomial_v(x: Operand, n: Operand, /) -> Tensor:
@@ -156,7 +244,8 @@ def chebyshev_polynomial_v(x: Operand, n: Operand, /) -> Tensor:
     x : Tensor, ndarray or number
         Any shape; any real dtype. Integers and booleans are computed in the default floating dtype.
     n : int or Tensor
-        The degree; a tensor broadcasts with ``x``. A negative degree gives 0.
+        The degree; a tensor broadcasts with ``x``. A negative degree gives 0, one that is not
+        finite NaN.
 
     Returns
     -------
@@ -177,7 +266,7 @@ def chebyshev_polynomial_v(x: Operand, n: Operand, /) -> Tensor:
     >>> calor.special.chebyshev_polynomial_v(2.0, 2).item()
     11.0
     """
-    return _polynomial(x, n, lambda x: x * 2 - 1, _chebyshev)
+    return _polynomial(x, n, _THIRD)
 
 
 def chebyshev_polynomial_w(x: Operand, n: Operand, /) -> Tensor:
@@ -188,7 +277,8 @@ def chebyshev_polynomial_w(x: Operand, n: Operand, /) -> Tensor:
     x : Tensor, ndarray or number
         Any shape; any real dtype. Integers and booleans are computed in the default floating dtype.
     n : int or Tensor
-        The degree; a tensor broadcasts with ``x``. A negative degree gives 0.
+        The degree; a tensor broadcasts with ``x``. A negative degree gives 0, one that is not
+        finite NaN.
 
     Returns
     -------
@@ -209,7 +299,7 @@ def chebyshev_polynomial_w(x: Operand, n: Operand, /) -> Tensor:
     >>> calor.special.chebyshev_polynomial_w(2.0, 2).item()
     19.0
     """
-    return _polynomial(x, n, lambda x: x * 2 + 1, _chebyshev)
+    return _polynomial(x, n, _FOURTH)
 
 
 def shifted_chebyshev_polynomial_t(x: Operand, n: Operand, /) -> Tensor:
@@ -220,7 +310,8 @@ def shifted_chebyshev_polynomial_t(x: Operand, n: Operand, /) -> Tensor:
     x : Tensor, ndarray or number
         Any shape; any real dtype. Integers and booleans are computed in the default floating dtype.
     n : int or Tensor
-        The degree; a tensor broadcasts with ``x``. A negative degree gives 0.
+        The degree; a tensor broadcasts with ``x``. A negative degree gives 0, one that is not
+        finite NaN.
 
     Returns
     -------
@@ -241,7 +332,7 @@ def shifted_chebyshev_polynomial_t(x: Operand, n: Operand, /) -> Tensor:
     >>> calor.special.shifted_chebyshev_polynomial_t(1.5, 3).item()
     26.0
     """
-    return _polynomial(_floating(x, n) * 2 - 1, n, lambda x: x, _chebyshev)
+    return _polynomial(_floating(x, n) * 2 - 1, n, _FIRST)
 
 
 def shifted_chebyshev_polynomial_u(x: Operand, n: Operand, /) -> Tensor:
@@ -252,7 +343,8 @@ def shifted_chebyshev_polynomial_u(x: Operand, n: Operand, /) -> Tensor:
     x : Tensor, ndarray or number
         Any shape; any real dtype. Integers and booleans are computed in the default floating dtype.
     n : int or Tensor
-        The degree; a tensor broadcasts with ``x``. A negative degree gives 0.
+        The degree; a tensor broadcasts with ``x``. A negative degree gives 0, one that is not
+        finite NaN.
 
     Returns
     -------
@@ -273,7 +365,7 @@ def shifted_chebyshev_polynomial_u(x: Operand, n: Operand, /) -> Tensor:
     >>> calor.special.shifted_chebyshev_polynomial_u(1.5, 3).item()
     56.0
     """
-    return _polynomial(_floating(x, n) * 2 - 1, n, lambda x: x * 2, _chebyshev)
+    return _polynomial(_floating(x, n) * 2 - 1, n, _SECOND)
 
 
 def shifted_chebyshev_polynomial_v(x: Operand, n: Operand, /) -> Tensor:
@@ -284,7 +376,8 @@ def shifted_chebyshev_polynomial_v(x: Operand, n: Operand, /) -> Tensor:
     x : Tensor, ndarray or number
         Any shape; any real dtype. Integers and booleans are computed in the default floating dtype.
     n : int or Tensor
-        The degree; a tensor broadcasts with ``x``. A negative degree gives 0.
+        The degree; a tensor broadcasts with ``x``. A negative degree gives 0, one that is not
+        finite NaN.
 
     Returns
     -------
@@ -305,7 +398,7 @@ def shifted_chebyshev_polynomial_v(x: Operand, n: Operand, /) -> Tensor:
     >>> calor.special.shifted_chebyshev_polynomial_v(1.5, 3).item()
     41.0
     """
-    return _polynomial(_floating(x, n) * 2 - 1, n, lambda x: x * 2 - 1, _chebyshev)
+    return _polynomial(_floating(x, n) * 2 - 1, n, _THIRD)
 
 
 def shifted_chebyshev_polynomial_w(x: Operand, n: Operand, /) -> Tensor:
@@ -316,7 +409,8 @@ def shifted_chebyshev_polynomial_w(x: Operand, n: Operand, /) -> Tensor:
     x : Tensor, ndarray or number
         Any shape; any real dtype. Integers and booleans are computed in the default floating dtype.
     n : int or Tensor
-        The degree; a tensor broadcasts with ``x``. A negative degree gives 0.
+        The degree; a tensor broadcasts with ``x``. A negative degree gives 0, one that is not
+        finite NaN.
 
     Returns
     -------
@@ -337,7 +431,7 @@ def shifted_chebyshev_polynomial_w(x: Operand, n: Operand, /) -> Tensor:
     >>> calor.special.shifted_chebyshev_polynomial_w(1.5, 3).item()
     71.0
     """
-    return _polynomial(_floating(x, n) * 2 - 1, n, lambda x: x * 2 + 1, _chebyshev)
+    return _polynomial(_floating(x, n) * 2 - 1, n, _FOURTH)
 
 
 def hermite_polynomial_h(x: Operand, n: Operand, /) -> Tensor:
@@ -348,7 +442,8 @@ def hermite_polynomial_h(x: Operand, n: Operand, /) -> Tensor:
     x : Tensor, ndarray or number
         Any shape; any real dtype. Integers and booleans are computed in the default floating dtype.
     n : int or Tensor
-        The degree; a tensor broadcasts with ``x``. A negative degree gives 0.
+        The degree; a tensor broadcasts with ``x``. A negative degree gives 0, one above 512 (of
+        float32 and half types 128), where values are no finite numbers, NaN.
 
     Returns
     -------
@@ -369,7 +464,7 @@ def hermite_polynomial_h(x: Operand, n: Operand, /) -> Tensor:
     >>> calor.special.hermite_polynomial_h(1.0, 2).item()
     2.0
     """
-    return _polynomial(x, n, lambda x: x * 2, lambda k, x, before, now: (x * now - k * before) * 2)
+    return _polynomial(x, n, _PHYSICIST)
 
 
 def hermite_polynomial_he(x: Operand, n: Operand, /) -> Tensor:
@@ -380,7 +475,8 @@ def hermite_polynomial_he(x: Operand, n: Operand, /) -> Tensor:
     x : Tensor, ndarray or number
         Any shape; any real dtype. Integers and booleans are computed in the default floating dtype.
     n : int or Tensor
-        The degree; a tensor broadcasts with ``x``. A negative degree gives 0.
+        The degree; a tensor broadcasts with ``x``. A negative degree gives 0, one above 512 (of
+        float32 and half types 128), where values are no finite numbers, NaN.
 
     Returns
     -------
@@ -401,7 +497,7 @@ def hermite_polynomial_he(x: Operand, n: Operand, /) -> Tensor:
     >>> calor.special.hermite_polynomial_he(2.0, 2).item()
     3.0
     """
-    return _polynomial(x, n, lambda x: x, lambda k, x, before, now: x * now - k * before)
+    return _polynomial(x, n, _PROBABILIST)
 
 
 def laguerre_polynomial_l(x: Operand, n: Operand, /) -> Tensor:
@@ -412,7 +508,7 @@ def laguerre_polynomial_l(x: Operand, n: Operand, /) -> Tensor:
     x : Tensor, ndarray or number
         Any shape; any real dtype. Integers and booleans are computed in the default floating dtype.
     n : int or Tensor
-        The degree; a tensor broadcasts with ``x``. A negative degree gives 0.
+        The degree; a tensor broadcasts with ``x``. A negative degree gives 0, one above 65536 NaN.
 
     Returns
     -------
@@ -433,12 +529,7 @@ def laguerre_polynomial_l(x: Operand, n: Operand, /) -> Tensor:
     >>> calor.special.laguerre_polynomial_l(2.0, 2).item()
     -1.0
     """
-    return _polynomial(
-        x,
-        n,
-        lambda x: 1 - x,
-        lambda k, x, before, now: ((k * 2 + 1 - x) * now - k * before) / (k + 1),
-    )
+    return _polynomial(x, n, _LAGUERRE)
 
 
 def legendre_polynomial_p(x: Operand, n: Operand, /) -> Tensor:
@@ -449,7 +540,7 @@ def legendre_polynomial_p(x: Operand, n: Operand, /) -> Tensor:
     x : Tensor, ndarray or number
         Any shape; any real dtype. Integers and booleans are computed in the default floating dtype.
     n : int or Tensor
-        The degree; a tensor broadcasts with ``x``. A negative degree gives 0.
+        The degree; a tensor broadcasts with ``x``. A negative degree gives 0, one above 65536 NaN.
 
     Returns
     -------
@@ -470,6 +561,4 @@ def legendre_polynomial_p(x: Operand, n: Operand, /) -> Tensor:
     >>> calor.special.legendre_polynomial_p(2.0, 2).item()
     5.5
     """
-    return _polynomial(
-        x, n, lambda x: x, lambda k, x, before, now: ((k * 2 + 1) * x * now - k * before) / (k + 1)
-    )
+    return _polynomial(x, n, _LEGENDRE)
