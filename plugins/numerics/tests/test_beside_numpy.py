@@ -297,3 +297,22 @@ def test_levels_of_percentiles_may_be_a_list(name: str) -> None:
     for q in ([25, 50.0], (75,)):
         made = getattr(calor, name)(calor.asarray(x), q, axis=1)
         numpy.testing.assert_allclose(made.numpy(), getattr(numpy, name)(x, q, axis=1))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64"])
+@pytest.mark.parametrize(
+    "name",
+    ["dot", "fmax", "fmin", "inner", "kron", "outer", "polyadd", "polymul", "polysub", "polyval"],
+)
+def test_numbers_beside_tensors_do_not_widen(name: str, dtype: str) -> None:
+    function = getattr(calor, name)
+    x = calor.asarray([1.0, 2.0], dtype=dtype)
+    for number in (2.0, 2, numpy.float64(2)):
+        for operands in ((x, number), (number, x)):
+            assert function(*operands).dtype is x.dtype
+            wanted = function(*[calor.asarray(o, dtype=dtype) for o in operands])
+            assert function(*operands).tolist() == wanted.tolist()
+    assert calor.interp(1.5, x, x).dtype is x.dtype
+    assert calor.interp(300, calor.asarray([0, 9], dtype="int8"), x).item() == 2.0
+    assert calor.ldexp(x, 2.0).dtype is x.dtype
+    assert calor.ldexp(x, 3).tolist() == [8.0, 16.0]

@@ -14,7 +14,7 @@ from calor.functions.joining import concat
 from calor.functions.linear_algebra import matmul
 from calor.functions.logic import isnan
 from calor.functions.manipulation import moveaxis, reshape, transpose
-from calor.functions.operands import as_tensor, as_tensors
+from calor.functions.operands import as_operands, as_tensor
 from calor.functions.reductions import cumulative_sum
 from calor.functions.reductions import sum as total
 from calor.functions.rounding import clip
@@ -275,7 +275,7 @@ def interp(
     >>> calor.interp(calor.asarray([-1.0, 0.5, 3.0]), xp, fp).tolist()
     [10.0, 12.5, 20.0]
     """
-    x, xp, fp = map(_inexact, as_tensors(x, xp, fp))
+    x, xp, fp = map(_inexact, as_operands(x, xp, fp, floating=True))
     if xp.ndim != 1 or xp.shape != fp.shape or not xp.size:
         raise ShapeError(f"interp: xp has shape {xp.shape}, fp {fp.shape}; give (n,) for both")
     last = xp.size - 1

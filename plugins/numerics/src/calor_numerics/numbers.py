@@ -8,11 +8,12 @@ from typing import NamedTuple
 from calor import dtypes
 from calor.errors import DTypeError
 from calor.functions.activation import inexact
+from calor.functions.arguments import python_number
 from calor.functions.elementwise import maximum, minimum
 from calor.functions.elementwise import pow as power
 from calor.functions.logic import isfinite, isnan
 from calor.functions.manipulation import broadcast_arrays
-from calor.functions.operands import as_tensor, as_tensors, together
+from calor.functions.operands import as_operands, as_tensor, as_tensors, together
 from calor.functions.reductions import any as any_of
 from calor.functions.rounding import trunc
 from calor.functions.searching import where
@@ -129,7 +130,9 @@ def ldexp(x1: Operand, x2: Operand, /) -> Tensor:
     >>> calor.ldexp(calor.asarray([0.5, 3.0]), calor.asarray([2, 1])).tolist()
     [2.0, 6.0]
     """
-    scaled, by = as_tensors(x1, x2)
+    # An integer is a number of steps and no operand, which the dtype of x1 need not hold.
+    whole = isinstance(python_number(x2), int)
+    scaled, by = as_tensors(x1, x2) if whole else as_operands(x1, x2, floating=True)
     x = inexact(scaled, "ldexp")
     if not by.dtype.is_inexact:
         # In three factors, each of which is a normal number.
@@ -315,7 +318,7 @@ def fmin(x1: Operand, x2: Operand, /) -> Tensor:
 
 def _both(x1: Operand, x2: Operand, what: str) -> tuple[Tensor, Tensor]:
     """Return two operands; where one is NaN, the other stands for both."""
-    a, b = broadcast_arrays(*together((x1, x2), what))
+    a, b = broadcast_arrays(*together(as_operands(x1, x2), what))
     if not a.dtype.is_inexact:
         return a, b
     return where(isnan(a), b, a), where(isnan(b), a, b)
@@ -424,7 +427,7 @@ def _euclid(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _integers(x1: Operand, x2: Operand, what: str) -> tuple[Tensor, Tensor]:
-    a, b = broadcast_arrays(*together((x1, x2), what))
+    a, b = broadcast_arrays(*together(as_operands(x1, x2), what))
     if not a.dtype.is_integer:
         raise DTypeError(f"{what} needs integers, not {a.dtype.name}")
     return a, b

@@ -8,7 +8,7 @@ from calor.functions.arguments import integer
 from calor.functions.creation import full
 from calor.functions.joining import concat, pad
 from calor.functions.manipulation import reshape
-from calor.functions.operands import as_tensors, together
+from calor.functions.operands import as_operands, together
 from calor.functions.ranges import arange
 from calor.tensor.tensor import Operand, Tensor
 from calor.transforms.control import scan
@@ -16,7 +16,7 @@ from calor_numerics.filters import convolve
 
 
 def _coefficients(p: Operand, what: str, beside: Operand = 0) -> Tensor:
-    made = as_tensors(p, beside)[0]
+    made = as_operands(p, beside)[0]
     if made.ndim > 1:
         raise ShapeError(f"{what}: coefficients of shape {made.shape}; give a vector")
     return reshape(made, (made.size,))
@@ -54,7 +54,9 @@ def polyval(p: Operand, x: Operand, /) -> Tensor:
     >>> calor.polyval(calor.asarray([1, 0, -2]), calor.asarray([2, 3])).tolist()
     [2, 7]
     """
-    coefficients, points = together((_coefficients(p, "polyval", x), x), "polyval")
+    coefficients, points = together(
+        (_coefficients(p, "polyval", x), as_operands(p, x)[1]), "polyval"
+    )
     start = points * 0
     if not coefficients.size:
         return start

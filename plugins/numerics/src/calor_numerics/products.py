@@ -17,7 +17,7 @@ from calor.functions.indexing import take
 from calor.functions.joining import stack
 from calor.functions.linear_algebra import matmul, tensordot
 from calor.functions.manipulation import reshape
-from calor.functions.operands import as_tensor, as_tensors, together
+from calor.functions.operands import as_operands, as_tensor, together
 from calor.functions.ranges import meshgrid
 from calor.functions.reductions import max, sum
 from calor.functions.searching import where
@@ -52,7 +52,7 @@ def outer(x1: Operand, x2: Operand, /) -> Tensor:
     >>> calor.outer(calor.asarray([1, 2]), calor.asarray([3, 4])).tolist()
     [[3, 4], [6, 8]]
     """
-    x1, x2 = as_tensors(x1, x2)
+    x1, x2 = as_operands(x1, x2)
     return reshape(x1, (x1.size, 1)) * reshape(x2, (1, x2.size))
 
 
@@ -85,7 +85,7 @@ def inner(x1: Operand, x2: Operand, /) -> Tensor:
     >>> calor.inner(calor.asarray([1, 2]), calor.asarray([3, 4])).item()
     11
     """
-    x1, x2 = as_tensors(x1, x2)
+    x1, x2 = as_operands(x1, x2)
     if not x1.ndim or not x2.ndim:
         return x1 * x2
     return tensordot(x1, x2, axes=((-1,), (-1,)))
@@ -120,7 +120,7 @@ def dot(x1: Operand, x2: Operand, /) -> Tensor:
     >>> calor.dot(calor.asarray([1, 2]), calor.asarray([3, 4])).item()
     11
     """
-    x1, x2 = as_tensors(x1, x2)
+    x1, x2 = as_operands(x1, x2)
     if not x1.ndim or not x2.ndim:
         return x1 * x2
     if x1.ndim <= 2 and x2.ndim <= 2:
@@ -154,7 +154,7 @@ def kron(x1: Operand, x2: Operand, /) -> Tensor:
     >>> calor.kron(calor.asarray([1, 10]), calor.asarray([1, 2])).tolist()
     [1, 2, 10, 20]
     """
-    x1, x2 = as_tensors(x1, x2)
+    x1, x2 = as_operands(x1, x2)
     ndim = x1.ndim if x1.ndim > x2.ndim else x2.ndim
     first = (1,) * (ndim - x1.ndim) + x1.shape
     second = (1,) * (ndim - x2.ndim) + x2.shape
@@ -405,7 +405,7 @@ def matvec(x1: Operand, x2: Operand, /) -> Tensor:
     >>> calor.matvec(calor.asarray([[1, 2], [3, 4]]), calor.asarray([1, 1])).tolist()
     [3, 7]
     """
-    x1, x2 = as_tensors(x1, x2)
+    x1, x2 = as_operands(x1, x2)
     made = matmul(x1, reshape(x2, (*x2.shape, 1)))
     return reshape(made, made.shape[:-1])
 
@@ -438,7 +438,7 @@ def vecmat(x1: Operand, x2: Operand, /) -> Tensor:
     >>> calor.vecmat(calor.asarray([1, 1]), calor.asarray([[1, 2], [3, 4]])).tolist()
     [4, 6]
     """
-    x1, x2 = as_tensors(x1, x2)
+    x1, x2 = as_operands(x1, x2)
     if not x1.ndim:
         raise ShapeError("vecmat: the first operand has no axis; give a vector")
     x1 = conj(x1)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from calor import dtypes
 from calor.errors import DTypeError
-from calor.functions.operands import as_tensor, as_tensors, first_tensor, stretched, together
+from calor.functions.operands import as_operands, as_tensor, stretched, together
 from calor.ops import elementwise as e
 from calor.ops import reductions
 from calor.ops.composites import like, wide
@@ -114,7 +114,8 @@ def _beyond(x: Any, n: Any, family: _Family) -> Any:
 
 
 def _floating(x: Any, n: Any) -> Any:
-    return floating(as_tensor(x, first_tensor(x, n)))
+    # An int is a number of steps, no operand.
+    return floating(as_tensor(x) if isinstance(n, int) else as_operands(x, n, floating=True)[0])
 
 
 def _real(x: Any) -> Any:
@@ -132,7 +133,7 @@ def _polynomial(x: Any, n: Any, family: _Family) -> Tensor:
     if isinstance(n, int):
         x = _real(as_tensor(x))
         return like(_of_degree(wide(x), n, family), x)  # type: ignore[no-any-return]
-    x, n = together([*map(_real, as_tensors(x, n))], "the polynomial")
+    x, n = together([*map(_real, as_operands(x, n, floating=True))], "the polynomial")
     shape = broadcast_shapes("the polynomial", (x._value.spec, n._value.spec))
     x, n = stretched(x, shape), stretched(n, shape)
     return like(_of_degrees(wide(x), wide(n), family), x)  # type: ignore[no-any-return]

@@ -12,6 +12,7 @@ from weakref import ref
 import numpy as np
 
 from calor import dtypes
+from calor.backends.device import Device
 from calor.dtypes import DType
 from calor.errors import DTypeError
 from calor.functions.arguments import NUMBERS, common_dtype, python_number
@@ -61,6 +62,43 @@ def as_tensors(*operands: Any) -> list[Tensor]:
     """
     like = first_tensor(*operands)
     return [as_tensor(x, like) for x in operands]
+
+
+def as_operands(*operands: Any, floating: bool = False) -> list[Tensor]:
+    """Return the operands of one operation as tensors; numbers in the dtype they get beside others.
+
+    As with operators, a number of a higher kind brings its default dtype, and OverflowError says
+    that an integer does not fit; of a floating operation numbers are floating. DTypeError for
+    float8, which has no operations.
+    """
+    given = [python_number(x) for x in operands]
+    like = first_tensor(*given)
+    strong = [as_tensor(x, like) for x in given if not _is_number(x)]
+    if not strong or len(strong) == len(given):
+        return strong or as_tensors(*given)
+    common = common_dtype([t.dtype for t in strong], "an operation")
+    for x in filter(_is_number, given):
+        weak = x._value.spec if isinstance(x, Handle) else weak_spec(x)
+        common = dtypes.promote_weak(common, weak.dtype)
+    if floating and not common.is_inexact:
+        common = dtypes.default_float()
+    rest = iter(strong)
+    device = strong[0].device
+    return [_as(x, common, device) if _is_number(x) else next(rest) for x in given]
+
+
+def _is_number(x: Any) -> bool:
+    """Return whether an operand is a number, of Python or of a trace."""
+    return isinstance(x, NUMBERS) or is_weak(x)
+
+
+def _as(number: Any, dtype: DType, device: Device) -> Tensor:
+    made: Tensor = (
+        e.cast(number, dtype=dtype)
+        if isinstance(number, Handle)
+        else number_on(number, dtype, device)
+    )
+    return made
 
 
 def placed(*operands: Any) -> tuple[Any, ...]:

@@ -6,7 +6,7 @@ import builtins
 
 from calor.functions.complex_parts import imag, real
 from calor.functions.data_types import finfo
-from calor.functions.operands import as_tensor, first_tensor, pair, select, single
+from calor.functions.operands import as_operands, as_tensor, pair, select, single
 from calor.ops import elementwise as e
 from calor.tensor.tensor import Operand, Tensor
 
@@ -190,7 +190,7 @@ def clip(x: Operand, /, min: Operand | None = None, max: Operand | None = None) 
     >>> calor.clip(calor.asarray([-2, 0, 7]), 0, 5).tolist()
     [0, 0, 5]
     """
-    result = as_tensor(x, first_tensor(x, min, max))
+    result = as_operands(x, *(bound for bound in (min, max) if bound is not None))[0]
     if min is not None:
         result = pair(e.maximum, result, min)
     if max is not None:

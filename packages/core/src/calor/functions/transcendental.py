@@ -8,7 +8,15 @@ from __future__ import annotations
 import math
 
 from calor.errors import DTypeError
-from calor.functions.operands import any_complex, as_tensor, pair, select, single, together
+from calor.functions.operands import (
+    any_complex,
+    as_operands,
+    as_tensor,
+    pair,
+    select,
+    single,
+    together,
+)
 from calor.ops import elementwise as e
 from calor.tensor.tensor import Operand, Tensor
 
@@ -306,7 +314,7 @@ def logaddexp(x1: Operand, x2: Operand, /) -> Tensor:
     except DTypeError:
         if not any_complex(x1, x2):
             raise
-    return _complex_logaddexp(*together((x1, x2), "logaddexp"))
+    return _complex_logaddexp(*together(as_operands(x1, x2, floating=True), "logaddexp"))
 
 
 def _complex_logaddexp(x1: Tensor, x2: Tensor) -> Tensor:

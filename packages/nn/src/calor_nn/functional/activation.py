@@ -13,7 +13,7 @@ from calor.functions.arguments import one_axis
 from calor.functions.half_types import in_float32
 from calor.functions.joining import chunk
 from calor.functions.manipulation import reshape
-from calor.functions.operands import as_tensor, as_tensors, pair, select, single
+from calor.functions.operands import as_operands, as_tensor, pair, select, single
 from calor.ops import composites as c
 from calor.ops import elementwise as e
 
@@ -124,7 +124,7 @@ def prelu(x: Operand, weight: Operand, /) -> Tensor:
     >>> functional.prelu(calor.asarray([[-2.0, -2.0]]), calor.asarray([0.5, 0.25])).tolist()
     [[-1.0, -0.5]]
     """
-    x, weight = (floating(t, "prelu") for t in as_tensors(x, weight))
+    x, weight = (floating(t, "prelu") for t in as_operands(x, weight, floating=True))
     channels = x.shape[1] if x.ndim > 1 else 1
     if weight.size not in (1, channels):
         raise ShapeError(

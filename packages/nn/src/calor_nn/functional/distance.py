@@ -9,7 +9,7 @@ from calor.functions.activation import floating, relu, softplus
 from calor.functions.arguments import one_axis
 from calor.functions.half_types import in_float32
 from calor.functions.manipulation import broadcast_shapes_of, broadcast_to
-from calor.functions.operands import as_tensors, pair, select, single
+from calor.functions.operands import as_operands, pair, select, single
 from calor.functions.reductions import max as largest
 from calor.functions.reductions import sum as total
 from calor.ops import elementwise as e
@@ -59,7 +59,7 @@ def cosine_similarity(x1: Operand, x2: Operand, axis: int = 1, *, eps: float = 1
     >>> round(functional.cosine_similarity(x, calor.asarray([[4.0, 3.0]])).item(), 4)
     0.96
     """
-    x1, x2 = (floating(x, "cosine_similarity") for x in as_tensors(x1, x2))
+    x1, x2 = (floating(x, "cosine_similarity") for x in as_operands(x1, x2, floating=True))
     shape = broadcast_shapes_of(x1.shape, x2.shape)
     axis = one_axis(axis, shape, "cosine_similarity") - len(shape)
     units = []
@@ -181,7 +181,7 @@ def pairwise_distance(
     >>> functional.pairwise_distance(x, calor.asarray([[3.0, 4.0]]), eps=0.0).tolist()
     [5.0]
     """
-    x1, x2 = (floating(x, "pairwise_distance") for x in as_tensors(x1, x2))
+    x1, x2 = (floating(x, "pairwise_distance") for x in as_operands(x1, x2, floating=True))
     difference = pair(e.sub, x1, x2)
     if eps:
         difference = pair(e.add, difference, eps)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from calor.errors import ArgumentError, ShapeError
 from calor.functions.activation import floating, softplus
 from calor.functions.half_types import in_float32
-from calor.functions.operands import as_tensors, pair, select, single
+from calor.functions.operands import as_operands, pair, select, single
 from calor.functions.reductions import sum as total
 from calor.functions.statistics import mean
 from calor.ops import composites as c
@@ -41,7 +41,7 @@ def same_shapes(x: Any, target: Any, what: str) -> tuple[Tensor, Tensor]:
 
     Losses do not broadcast: (N, 1) against (N,) would silently compare every pair.
     """
-    x, target = (floating(one, what) for one in as_tensors(x, target))
+    x, target = (floating(one, what) for one in as_operands(x, target, floating=True))
     if x.shape != target.shape:
         raise ShapeError(
             f"{what}: predictions of shape {x.shape} and targets of shape {target.shape} must "
