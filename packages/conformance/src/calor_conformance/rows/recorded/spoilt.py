@@ -31,7 +31,9 @@ Key = int | str
 _WHOLE: Final = (-2, -1, 0, 1, 2, 3, 4, 5, 6, 7, 99)
 _REAL: Final = (-1.5, -0.01, 0.0, 0.01, 0.5, 0.99, 1.0, 1.01, 2.5, float("inf"), float("nan"))
 _TAKEN: Final = frozenset(("device", "out", "key", "generator", "dtype", "self", "init"))
+# Draws among which the best right call is chosen, and all while there is none.
 _DRAWS: Final = 8
+_MOST: Final = 64
 _ADDRESS: Final = re.compile(r"0x[0-9a-f]{6,}")
 _LONGEST: Final = 240
 # The user's line, which an error of a computed result tells.
@@ -87,7 +89,9 @@ def base(label: str) -> Arguments | None:
     """Return the arguments of a right call of a function: with operands that have elements."""
     subject = spoilable()[label]
     found = None
-    for number in range(_DRAWS):
+    for number in range(_MOST):
+        if found is not None and number >= _DRAWS:
+            break
         rng = source([crc32(label.encode()), number, 7])
         try:
             given = subject.draw(rng)
