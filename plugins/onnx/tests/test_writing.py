@@ -221,3 +221,75 @@ def test_what_is_not_written_is_named(tmp_path: Path) -> None:
         UnsupportedError, match="scans .*last; to train such a model, use calor_onnx"
     ):
         calor_onnx.to_python(model, tmp_path / "net.py", {"x": X, "h": H})
+
+
+def test_maps_of_sequences_are_functions(tmp_path: Path) -> None:
+    text = """f (float[T,3] x, float[3] h) => (float[A,3] y) {
+        s = SequenceConstruct (x, x)
+        t = SequenceConstruct (h, h)
+        u, v = SequenceMap <body = each (float[T,3] a, float[3] b, float[3] c)
+            => (float[T,3] d, float[T,3] e) { p = Mul (a, b) d = Add (p, c) e = Sub (a, p) }>
+            (s, t, h)
+        one = ConcatFromSequence <axis = 0> (u)
+        other = ConcatFromSequence <axis = 0> (v)
+        y = Concat <axis = 0> (one, other)
+    }"""
+    model = calor_onnx.load(onnx.parser.parse_model(f"{HEAD} {text}"), "numpy")
+    module, source = written(model, tmp_path / "net.py", {"x": X, "h": H})
+    assert "def u_each(a, b, c):" in source
+    for x in (X, X[:4]):
+        agree(module(calor.asarray(x), calor.asarray(H)), model(x, H))
+
+
+def test_operators_with_other_bodies_are_refused(tmp_path: Path) -> None:
+    text = """<ir_version: 10, opset_import: ["" : 25, "ai.onnx.preview" : 1]>
+        f (float[1,1,2,4] x) => (float[1,1,2,4] y) {
+            y = ai.onnx.preview.FlexAttention <score_mod = b (float s) => (float t)
+                { t = Add (s, s) }> (x, x, x)
+        }"""
+    model = calor_onnx.load(onnx.parser.parse_model(text), "numpy")
+    given = {"x": np.ones((1, 1, 2, 4), np.float32)}
+    with pytest.raises(UnsupportedError, match="operators with bodies"):
+        calor_onnx.to_python(model, tmp_path / "net.py", given)
+
+
+def test_old_powers_have_their_axis(tmp_path: Path) -> None:
+    text = """<ir_version: 8, opset_import: ["" : 6]>
+        f (float[2,3,4] x, float[3] h) => (float[2,3,4] y) {
+            y = Pow <broadcast = 1, axis = 1> (x, h)
+        }"""
+    model = calor_onnx.load(onnx.parser.parse_model(text), "numpy")
+    x = np.abs(RANDOM.standard_normal((2, 3, 4))).astype(np.float32)
+    module, _ = written(model, tmp_path / "net.py", {"x": x, "h": H})
+    agree(module(calor.asarray(x), calor.asarray(H)), model(x, H))
+
+
+def test_old_forms_of_operators_keep_their_meaning(tmp_path: Path) -> None:
+    text = """<ir_version: 8, opset_import: ["" : VERSION]> f (float[2,3] x) => (float[A,B] y) {
+        BODY }"""
+    norm = "y = BatchNormalization <spatial = 0> (x, s, s, s, s)"
+    for version, body in ((3, "y = Concat (x, x)"), (8, norm)):
+        held = text.replace("VERSION", str(version)).replace("BODY", body)
+        proto = onnx.parser.parse_model(held)
+        scale = np.array([1, 2, 3], np.float32)
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(scale, "s"))
+        model = calor_onnx.load(proto, "numpy")
+        x = X[:2]
+        module, _ = written(model, tmp_path / f"net{version}.py", {"x": x})
+        agree(module(calor.asarray(x)), model(x))
+
+
+def test_bounds_and_constants_keep_their_digits(tmp_path: Path) -> None:
+    text = f"""{HEAD} f (double[3] x, int64[3] n) => (double[3] y, int64[3] m, double[3] z)
+        <double w = {{0.1234567890123456}}, double high = {{0.3}}, int64 least = {{1}},
+         int64 most = {{{2**53 + 1}}}> {{
+        y = Mul (x, w) m = Clip (n, least, most) z = Clip (x, low, high)
+    }}"""
+    proto = onnx.parser.parse_model(text)
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.array(-np.inf), "low"))
+    model = calor_onnx.load(proto, "numpy")
+    given = {"x": np.array([0.1, 0.5, -2.0]), "n": np.array([0, 7, 2**60])}
+    module, _ = written(model, tmp_path / "net.py", given)
+    wanted = model.run(given)
+    for got, name in zip(module(*map(calor.asarray, given.values())), "ymz", strict=True):
+        np.testing.assert_array_equal(got.numpy(), wanted[name].numpy())

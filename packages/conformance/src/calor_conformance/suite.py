@@ -71,7 +71,9 @@ from .checks import (
     entrances_of_arrays,
     errors,
     evaluated_modules,
+    examples_of_onnx,
     exported_models,
+    exported_programs,
     extreme_points,
     features,
     files_of_numpy,
@@ -189,6 +191,7 @@ from .checks import (
     unread_parts,
     uses_again,
     values,
+    ways_of_models,
     weight_files,
     where_state_lives,
     whole_derivatives,
@@ -385,8 +388,11 @@ def _contracts() -> Iterator[Check]:
     yield from changed_weights.changed_weights()
     yield from replaced_statics.replaced_statics()
     yield from imported_models.imported_models()
+    yield from examples_of_onnx.examples_of_onnx()
+    yield from ways_of_models.ways_of_models()
     yield from drawn_models.drawn_models()
     yield from exported_models.exported_models()
+    yield from exported_programs.exported_programs()
     yield from routed_programs.routed_programs()
     yield from routed_flows.routed_flows()
     yield from served_devices.served_devices()

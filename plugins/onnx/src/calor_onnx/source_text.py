@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 
+# Digits that tell each float32 from every other, and each float64.
+_DIGITS = 9, 17
 
-def literal(value: Any) -> str:
-    """Return a value as Python source.
+
+def literal(value: Any, digits: int = _DIGITS[0]) -> str:
+    """Return a value as Python source; elements of arrays of float64 have all their digits.
 
     >>> import numpy as np
     >>> from calor_onnx.source_text import literal
@@ -17,15 +20,23 @@ def literal(value: Any) -> str:
     """
     if isinstance(value, np.ndarray):
         kind = "object" if value.dtype == np.object_ else f"np.{value.dtype.name}"
-        values = value.tolist()
-        return f"np.array({literal(values)}, {kind})"
+        return f"np.array({literal(value.tolist(), _digits(value))}, {kind})"
     if isinstance(value, float):
         if value != value or abs(value) == float("inf"):
             return f'float("{value}")'
-        return repr(float(f"{value:.9g}"))
+        return repr(float(f"{value:.{digits}g}"))
     if isinstance(value, list):
-        return f"[{', '.join(map(literal, value))}]"
+        return f"[{', '.join(literal(v, digits) for v in value)}]"
     return repr(value)
+
+
+def item_literal(array: Any) -> str:
+    """Return the element of an array of one as Python source."""
+    return literal(array.reshape(()).item(), _digits(array))
+
+
+def _digits(array: Any) -> int:
+    return _DIGITS[array.dtype == np.float64]
 
 
 def wrapped(line: str) -> list[str]:

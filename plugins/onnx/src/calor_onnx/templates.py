@@ -93,7 +93,9 @@ def _inner(text: str) -> str:
 
 @template("Pow")
 def power(w: Written) -> str | None:
-    """Write a power with its operator sign."""
+    """Write a power with its operator sign; its type is the base's in ONNX."""
+    if w.node.attributes or len({*w.floats.values()}) > 1:
+        return None
     return f"{_inner(w.operands[0])} ** {_inner(w.operands[1])}"
 
 
@@ -172,6 +174,8 @@ def batch_norm(w: Written) -> str | None:
     """Write normalization by running statistics."""
     if len(w.node.outputs) > 1 or w.get("training_mode") or w.ranks.get(0, 0) < 2:
         return None
+    if not w.get("spatial", 1):
+        return None
     x, scale, bias, mean, variance = w.operands
     eps = w.get("epsilon", 1e-5)
     return f"F.batch_norm({x}, {mean}, {variance}, {scale}, {bias}, eps={eps:.6g}).output"
@@ -232,7 +236,7 @@ def flatten(w: Written) -> str | None:
 @template("Concat")
 def concat(w: Written) -> str | None:
     """Write a concatenation along an axis."""
-    return f"calor.concat([{', '.join(w.operands)}], axis={w.get('axis')})"
+    return f"calor.concat([{', '.join(w.operands)}], axis={w.get('axis', 1)})"
 
 
 @template("Squeeze", "Unsqueeze")
@@ -286,9 +290,15 @@ def clip(w: Written) -> str | None:
         low, high = (w.constants.get(place) for place in (1, 2))
         if low is None or high is None:
             return None
-        low, high = float(low), float(high)
+        low, high = np.asarray(low).item(), np.asarray(high).item()
     else:
         low, high = w.get("min"), w.get("max")
         if low is None or high is None:
             return None
-    return f"calor.clip({w.operands[0]}, {low:.9g}, {high:.9g})"
+    if not (np.isfinite(low) and np.isfinite(high)):
+        return None
+    return f"calor.clip({w.operands[0]}, {_number(low)}, {_number(high)})"
+
+
+def _number(value: float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:.17g}"

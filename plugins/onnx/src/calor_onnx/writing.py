@@ -26,14 +26,15 @@ from calor_onnx.model import Model
 from calor_onnx.modules import trainable
 from calor_onnx.naming import Names
 from calor_onnx.sections import Section, sections
-from calor_onnx.source_text import literal, wrapped
+from calor_onnx.source_text import item_literal, literal, wrapped
 from calor_onnx.templates import TEMPLATES, Written
 from calor_onnx.values import upload
 from calor_onnx.watching import CONTROL, Form, Watching
-from calor_onnx.writing_control import call_lines, control_lines
+from calor_onnx.writing_control import call_lines, control_lines, mapped_lines
 
 # Constants with more elements go to the file of weights, others into the source.
 INLINE = 32
+_WITH_BODIES = CONTROL | {"SequenceMap"}
 _ANY_FORM = frozenset({"Identity", "Dropout"})
 # Operators whose operands stay tensors even with one element; others take a number then.
 _LAYERS = frozenset(
@@ -137,6 +138,10 @@ class Writer:
                      and self.ways.get(id(node)) == "plain",
                      "scans over rows of several lengths, or with a body that reads elements, "
                      "cannot be written as Python")  # fmt: skip
+        self._refuse(lambda node: (node.domain or node.op not in _WITH_BODIES) and any(
+                         isinstance(value, Graph) for value in node.attributes.values()),
+                     "of operators with bodies, Python source has branches, loops and maps of "
+                     "sequences")  # fmt: skip
 
     def _refuse(self, which: Callable[[Node], bool], why: str) -> None:
         refused = [node.label for node in self.graph.walk() if which(node)]
@@ -200,7 +205,7 @@ class Writer:
         """Return the expression of a value where a Python number is needed."""
         constant = self.constant(name)
         if constant is not None:
-            return literal(constant.array().reshape(()).item())
+            return item_literal(constant.array())
         return f"{self.operand(name)}.item()"
 
     def text(self, title: str) -> str:
@@ -270,6 +275,8 @@ class Writer:
             before = scope
             if node.op in CONTROL and not node.domain:
                 lines += control_lines(self, node)
+            elif node.op == "SequenceMap" and not node.domain:
+                lines += mapped_lines(self, node)
             elif (node.domain, node.op) in self.model.imported.functions:
                 lines += call_lines(self, node)
             else:
@@ -338,4 +345,4 @@ class Writer:
             return f"self.{held[0]}", f"self.{held[0]}"
         array = constant.array()
         text = literal(array)
-        return text, literal(array.reshape(()).item()) if array.size == 1 else text
+        return text, item_literal(array) if array.size == 1 else text

@@ -1,4 +1,4 @@
-"""If, Loop, Scan and function calls as Python source: calor's control flow, or Python's.
+"""If, Loop, Scan, SequenceMap and function calls as source: calor's control flow, or Python's.
 
 Requirements: control flow that calor takes as one operation is written so, which keeps the source
 compilable and trainable. If shapes differ between turns it becomes an ``if`` or a ``for``.
@@ -89,6 +89,25 @@ def call_lines(writer: Expressions, node: Node) -> list[str]:
     call = f"{MARGIN}{', '.join(targets)} = {function}({', '.join(given)})"
     lines.append(f"{MARGIN}return {', '.join(found)}")
     return [*_function(f"{function}({', '.join(arguments)})", lines), "", *wrapped(call)]
+
+
+def mapped_lines(writer: Expressions, node: Node) -> list[str]:
+    """Return the statements of a body that is called for each element of a sequence."""
+    body: Graph = node.attributes["body"]
+    function, turns = _base(writer, node, "each"), _base(writer, node, "turns")
+    with writer.within(body):
+        arguments = [writer.names.of(info.name) for info in body.inputs]
+        lines = writer.statements(body.nodes)
+        found = [writer.operand(info.name) for info in body.outputs]
+    lines.append(f"{MARGIN}return [{', '.join(found)}]")
+    sequence, *others = (writer.operand(name) for name in node.inputs)
+    # Other sequences give an element for each, and other values are the same for all.
+    given = ["value", *(f"{o}[i] if isinstance({o}, list) else {o}" for o in others)]
+    call = f"{turns} = [{function}({', '.join(given)}) for i, value in enumerate({sequence})]"
+    made = [f"{MARGIN}{writer.names.of(name)} = [turn[{k}] for turn in {turns}]"
+            for k, name in enumerate(node.outputs) if name]  # fmt: skip
+    head = f"{function}({', '.join(arguments)})"
+    return [*_function(head, lines), "", *wrapped(f"{MARGIN}{call}"), *made]
 
 
 def _indented(lines: list[str]) -> list[str]:

@@ -45,7 +45,7 @@ def _plain(model: Any, given: Inputs, device: Any) -> list[Any]:
 def _repeated(model: Any, given: Inputs, device: Any) -> list[Any]:
     """Run other numbers first, and keep the run."""
     loaded = import_module(PACKAGE).load(model, device=device)
-    other = {n: np.asarray(a + 1, a.dtype) for n, a in given.items()}
+    other = {n: np.asarray(a + 1, a.dtype) if a.dtype.kind == "f" else a for n, a in given.items()}
     loaded.run(other)
     loaded.keep_run(other)
     made = loaded.repeat(given)
@@ -83,7 +83,7 @@ def _source(model: Any, given: Inputs, device: Any) -> list[Any]:
     return list(made) if isinstance(made, tuple) else [made]
 
 
-_WAYS: Final[dict[str, Callable[[Any, Inputs, Any], list[Any]]]] = {
+WAYS: Final[dict[str, Callable[[Any, Inputs, Any], list[Any]]]] = {
     "simplified": _simplified, "as it is": _plain, "repeated": _repeated, "a session": _session,
     "from a file": _file, "a module": _module, "as source": _source,
 }  # fmt: skip
@@ -103,8 +103,8 @@ def _ask(rng: np.random.Generator, device: Any) -> None:
     free = model.graph.input[0].type.tensor_type.shape.dim[0].dim_param
     batch = 3 if free and rng.random() < 0.5 else made.shape[0]
     given, wants = _wanted(made, model, batch)
-    for name in rng.permutation(list(_WAYS))[:3]:
-        got = _WAYS[str(name)](model, given, device)
+    for name in rng.permutation(list(WAYS))[:3]:
+        got = WAYS[str(name)](model, given, device)
         what = f"a model of {', '.join(made.told)}, {name}"
         assert len(got) == len(wants), f"{what}: {len(got)} outputs, not {len(wants)}"
         for number, (a, b) in enumerate(zip(got, wants, strict=True)):

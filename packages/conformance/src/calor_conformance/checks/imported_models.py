@@ -25,10 +25,19 @@ from .base import Array, Check, Place, Run
 
 CONTRACT: Final = "a model has the meaning of its operators, in each opset and with each attribute"
 PACKAGE: Final = "calor_onnx"
-GROUPS: Final = ("elementwise", "moving", "neural", "others", "further", "fused", "runtime")
+GROUPS: Final = (
+    "elementwise",
+    "moving",
+    "neural",
+    "others",
+    "further",
+    "fused",
+    "runtime",
+    "older",
+)
 # How often an operator of a group is drawn: more often where it has more options.
 _TURNS: Final = {"elementwise": 2, "moving": 4, "neural": 5, "others": 4, "further": 3, "fused": 3,
-                 "runtime": 4}  # fmt: skip
+                 "runtime": 4, "older": 6}  # fmt: skip
 _STRUCTURES: Final = 10
 _COMPILED: Final = 24
 _NEAR: Final = 2e-4
@@ -40,7 +49,7 @@ def rows(group: str) -> dict[str, Draw]:
     return dict(import_module(f"..rows.models.{group}", __package__).ROWS)
 
 
-def _opset(name: str, node: Node, rng: np.random.Generator) -> int:
+def opset_of(name: str, node: Node, rng: np.random.Generator) -> int:
     """Return the opset of a model: the row's, or one that has the operator in its last form."""
     import onnx
 
@@ -140,7 +149,7 @@ def _ask(name: str, draw: Draw, rng: np.random.Generator, device: Any) -> None:
 
     package = import_module(PACKAGE)
     node = draw(rng)
-    opset = _opset(name, node, rng)
+    opset = opset_of(name, node, rng)
     model, given = model_of(name, node, opset)
     with np.errstate(all="ignore"):
         wants = node.want or ReferenceEvaluator(model).run(None, given)
