@@ -39,6 +39,7 @@ from .checks import (
     complex_points,
     composites,
     constant_operands,
+    contracts_of_devices,
     counts_left,
     crossings,
     damaged_files,
@@ -396,6 +397,7 @@ def _contracts() -> Iterator[Check]:
     yield from routed_programs.routed_programs()
     yield from routed_flows.routed_flows()
     yield from served_devices.served_devices()
+    yield from contracts_of_devices.contracts_of_devices()
     yield from served_models.served_models()
     yield from served_limits.served_limits()
     yield from served_together.served_together()

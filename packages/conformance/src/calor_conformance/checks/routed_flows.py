@@ -21,7 +21,7 @@ from calor.ops.base import TABLE
 
 from .base import Array, Check, Place
 from .device_subjects import device_subjects
-from .routed_programs import _HELD, PACKAGE, _Member, _results, _router
+from .routed_programs import _HELD, PACKAGE, Member, _results, router
 
 CONTRACT: Final = "a router steps through control flow, and within its members' memory, as one does"
 _FLOWS, _LIMITED, _LENGTHS = 6, 8, (0, 1, 2, 5, 63, 64, 65, 130)
@@ -42,7 +42,7 @@ def _divided(rng: Rng) -> list[Device]:
     without = [{*left, *_CONTROL}, {*names} - {*left} | _CONTROL]
     # What only few members have is left to both.
     shared = {"concat", "dynamic_slice", "pad"}
-    return [device_of(_Member(f"half{n}", w - shared), 0) for n, w in enumerate(without)]
+    return [device_of(Member(f"half{n}", w - shared), 0) for n, w in enumerate(without)]
 
 
 def _step(rng: Rng) -> Step:
@@ -123,7 +123,7 @@ def _flows(place: Place) -> None:
         arrays = [rng.normal(size=s).astype(np.float32) for s in shapes]
         program = _PROGRAMS[number % len(_PROGRAMS)](rng)
         members = _divided(rng)
-        device = _router(members)
+        device = router(members)
         function = calor.jit(program) if rng.random() < 0.5 else program
         _compare(function, arrays, device, f"{program.__qualname__}, {length} rows")
         if number % len(_PROGRAMS) != 1 and length < 9:
@@ -172,14 +172,14 @@ def _limited(place: Place) -> None:
     for number in range(_LIMITED):
         rng = np.random.default_rng([place.seed, 912, number])
         products = ["dot_general"] if rng.random() < 0.6 else []
-        members = [device_of(_Member("first", products), 0), device_of(_Member("second"), 0)]
+        members = [device_of(Member("first", products), 0), device_of(Member("second"), 0)]
         members = members[: 1 + (rng.random() < 0.7 or bool(products))]
         if not products and rng.random() < 0.5:
             members.reverse()
         size = 16
         limits = tuple(int(rng.integers(4, 8)) * 4 * size * size for _ in members)
         measure(members, limits)
-        device = _router(members, limits)
+        device = router(members, limits)
         program = calor.jit(_values(rng))
         arrays = [rng.normal(size=(size, size)).astype(np.float32) / 4 for _ in range(2)]
         wants = _results(program, arrays, "numpy")

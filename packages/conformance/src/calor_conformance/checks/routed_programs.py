@@ -33,7 +33,7 @@ _PROGRAMS, _STREAMED, _ASKED = 10, 4, 60
 Rng = np.random.Generator
 
 
-class _Member(NumpyBackend):
+class Member(NumpyBackend):
     """The reference with some of its ops."""
 
     def __init__(self, name: str, without: Collection[str] = ()) -> None:
@@ -55,11 +55,11 @@ def _members(rng: Rng) -> list[Device]:
     made = []
     for number in range(int(rng.integers(1, 3))):
         without = [n for n in names if rng.random() < 0.4]
-        made.append(device_of(_Member(f"some{number}", without), 0))
-    return [*made, device_of(_Member("all"), 0)]
+        made.append(device_of(Member(f"some{number}", without), 0))
+    return [*made, device_of(Member("all"), 0)]
 
 
-def _router(members: list[Device], limits: tuple[int | None, ...] = ()) -> Device:
+def router(members: list[Device], limits: tuple[int | None, ...] = ()) -> Device:
     device: Device = import_module("calor_router.backend").RouterBackend(members, limits).device
     return device
 
@@ -145,7 +145,7 @@ def _routed(place: Place) -> None:
     for number in range(_PROGRAMS):
         rng = np.random.default_rng([place.seed, 901, number])
         program, arrays, members = _program(rng), _given(rng), _members(rng)
-        device = _router(members)
+        device = router(members)
         wants = _results(program, arrays, members[-1])
         jitted = calor.jit(program)
         for function in (program, jitted, jitted):
@@ -187,9 +187,9 @@ def _streamed(place: Place) -> None:
         width, deep = int(rng.choice([16, 24])), int(rng.integers(4, 9))
         weights = [rng.normal(size=(width, width)).astype(np.float32) / 4 for _ in range(deep)]
         limit = max(deep // int(rng.integers(2, 4)), 3) * width * width * 4 + 4096
-        member = device_of(_Member("small"), 0)
+        member = device_of(Member("small"), 0)
         measure([member], (limit,))
-        device = _router([member], (limit,))
+        device = router([member], (limit,))
         x = rng.normal(size=(2, width)).astype(np.float32)
 
         def program(x: Any, *weights: Any) -> list[Any]:
@@ -213,7 +213,7 @@ def _streamed(place: Place) -> None:
 def _as_a_device(place: Place) -> None:
     """Checks of the suite, drawn, with a router in the place of the device."""
     rng = np.random.default_rng([place.seed, 903])
-    device = _router(_members(rng))
+    device = router(_members(rng))
     run_some(Place(device, device, place.seed), rng, _ASKED)
 
 
