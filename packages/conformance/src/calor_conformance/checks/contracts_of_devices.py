@@ -20,11 +20,11 @@ import numpy as np
 
 import calor
 from calor.backends.device import Device, device_of
+from calor.backends.protocol import Info
 from calor.errors import CalorError, DeviceError
 from calor.local import local
 from calor.recording.trace import flush_all
 
-from ..outcomes import excused
 from . import errors, features, graphs, history, memory, state, threads, transfers
 from .base import Array, Check, Place
 from .device_subjects import device_subjects
@@ -52,10 +52,16 @@ def contracts() -> list[Check]:
     return [c for c in every if not any(fnmatchcase(c.name, p) for p in _LONG)]
 
 
+def _can(info: Info, check: Check) -> bool:
+    """Whether a device has what a check needs."""
+    features = all(info.feature(f) for f in check.features)
+    return features and all(info.dtypes.get(d) for d in check.dtypes)
+
+
 def _ask(device: Device, rng: Rng, place: Place) -> None:
     """Run some of the contracts on a device, and raise what they find."""
     there = Place(device, device, place.seed)
-    every = [c for c in contracts() if excused(c, device.info) is None]
+    every = [c for c in contracts() if _can(device.info, c)]
     for number in rng.permutation(len(every))[: _ASKED if place.interpreted else _COMPILED]:
         check = every[number]
         try:
