@@ -96,8 +96,8 @@ def _come_and_go(device: Device, rng: Rng) -> None:
                 held.append((made - 2, array - 2))
             elif turn < 0.85:
                 held.pop(int(rng.integers(len(held))))
-            made, array = held[int(rng.integers(len(held)))] if held else (None, np.zeros(0))
-            if made is not None:
+            if held:
+                made, array = held[int(rng.integers(len(held)))]
                 calor.eval(made)
                 off = int((made.numpy() != array).sum())
                 assert not off, f"{off} of {array.size} elements on {device.name} are others"
