@@ -8,9 +8,8 @@ since the compiler may read any other early.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Generic
+from typing import Generic
 
 from calor.dtypes import int32
 from calor_kernel import language as kl
@@ -21,9 +20,7 @@ from calor_kernel.library.reduce.joined_rows import Joining, joined_values, writ
 from calor_kernel.library.reduce.program import Program
 from calor_kernel.library.reduce.row_state import RowPlan, Rows, Run
 from calor_kernel.library.reduce.rows import team_rows
-
-# In place of the number of a buffer: the next one of its own.
-OWN: Final = -1
+from calor_kernel.library.reduce.rows_joined import chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +101,7 @@ def await_rows(
             Run(
                 following.joining.program,
                 following.joining.plan,
-                (_either(targets, joined, following.joined), written, more),
+                (chosen(targets, joined, following.joined), written, more),
                 whole,
                 places,
             ),
@@ -112,17 +109,9 @@ def await_rows(
             (row, part),
             kl.unit_position() == 0,
         )
-        memory = _either(targets, read, following.read), results, others
+        memory = chosen(targets, read, following.read), results, others
         run = Run(following.program, following.plan, memory, along, paths, found)
         write_part(run, (row, part), lengths)
-
-
-def _either(
-    shared: Sequence[kl.Pointer], own: Sequence[kl.Pointer], numbers: Sequence[int]
-) -> list[kl.Pointer]:
-    """Return a buffer for each number: that of ``shared``, or the next one of ``own``."""
-    left = iter(own)
-    return [next(left) if number == OWN else shared[number] for number in numbers]
 
 
 @kl.helper

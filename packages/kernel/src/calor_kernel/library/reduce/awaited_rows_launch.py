@@ -6,17 +6,16 @@ joins them and writes along the rows. Both have cubes of one size.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from calor.dtypes import uint32
 from calor_kernel.contract.launching import Bound, Grid
 from calor_kernel.contract.work import Flags, Launch
-from calor_kernel.library.reduce.awaited_rows import OWN, Following, Order, await_rows
-from calor_kernel.library.reduce.job import Placed, Problem
+from calor_kernel.library.reduce.awaited_rows import Following, Order, await_rows
 from calor_kernel.library.reduce.joined_rows_launch import Applied, fits
 from calor_kernel.library.reduce.launches import rows_given
+from calor_kernel.library.reduce.rows_joined_launch import Parts, apart, parts_read
 
 # Vectors that a unit reads before it writes. Parts take registers, so a core has fewer cubes than
 # of a launch that only writes.
@@ -25,18 +24,6 @@ _UNROLL: Final = 2
 # write along rows.
 _MANY: Final = 2
 _NEEDED: Final = ("barrier", "atomics", "forward_progress")
-
-
-class Parts(NamedTuple):
-    """The last launch, if it left the parts that wait: its problem, and the division of its rows.
-
-    ``pieces``: the parts of each row, which follow each other.
-    """
-
-    problem: Problem
-    parts: int
-    chunk: int
-    pieces: int
 
 
 def awaited_launch(first: Parts, then: Applied) -> Launch | None:
@@ -51,7 +38,7 @@ def awaited_launch(first: Parts, then: Applied) -> Launch | None:
     parts = -(-given.over.rows // (units // given.plan.team))
     job, joined, targets = then.problem.job, then.joined, problem.job.targets
     parted = joined.joining.job.sources
-    read, known = _shared(job.sources, targets), _shared(parted, targets)
+    read, known = parts_read(job.sources, targets), parts_read(parted, targets)
     if read is None or known is None:
         return None
     made = problem.launch(
@@ -59,13 +46,13 @@ def awaited_launch(first: Parts, then: Applied) -> Launch | None:
         Grid.line(parts + cubes, units, info.planes[0], then.positions(problem)),
         given.program,
         **given.rest,
-        read=_own(job.sources, read),
+        read=apart(job.sources, read),
         results=[p.bound for p in job.targets],
         others=then.problem.numbers,
         along=then.over,
         paths=then.views,
         lengths=then.problem.layout.along.sizes,
-        **(joined.given | {"joined": _own(parted, known)}),
+        **(joined.given | {"joined": apart(parted, known)}),
         order=Order(parts, parts + cubes, then.over.rows, first.pieces),
         flags=Bound(Flags(1 + 2 * then.over.rows), uint32),
         following=Following(
@@ -80,24 +67,3 @@ def awaited_launch(first: Parts, then: Applied) -> Launch | None:
     alone = then.launch()
     made = replace(made, flops=made.flops + alone.flops, nbytes=made.nbytes + alone.nbytes)
     return made if fits(made, info) else None
-
-
-def _shared(sources: Sequence[Placed], targets: Sequence[Placed]) -> tuple[int, ...] | None:
-    """Return for each source the number of the target that it is, or OWN.
-
-    None if one is a part of a target, which would be another buffer for the compiler.
-    """
-    whole = [replace(target.memory, offset=0) for target in targets]
-    found = []
-    for source in sources:
-        memory = replace(source.memory, offset=0)
-        number = whole.index(memory) if memory in whole else OWN
-        if number != OWN and source.bound != targets[number].bound:
-            return None
-        found.append(number)
-    return tuple(found)
-
-
-def _own(sources: Sequence[Placed], numbers: Sequence[int]) -> list[Bound]:
-    """Return the memory of the sources that are no targets."""
-    return [p.bound for p, number in zip(sources, numbers, strict=True) if number == OWN]

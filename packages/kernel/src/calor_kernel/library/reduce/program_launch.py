@@ -30,7 +30,7 @@ from calor_kernel.contract.work import (
 from calor_kernel.library.elementwise.lower import lower_expression
 from calor_kernel.library.elementwise.operations import Expression, Step
 from calor_kernel.library.elementwise.values import stored
-from calor_kernel.library.reduce.awaited_rows_launch import Parts, awaited_launch
+from calor_kernel.library.reduce.awaited_rows_launch import awaited_launch
 from calor_kernel.library.reduce.job import Job, Placed, Problem
 from calor_kernel.library.reduce.joined_rows_launch import applied, continued_launch
 from calor_kernel.library.reduce.launches import (
@@ -51,6 +51,7 @@ from calor_kernel.library.reduce.program import (
     numbers_along,
     part_of,
 )
+from calor_kernel.library.reduce.rows_joined_launch import Parts, rows_joined_launch
 from calor_kernel.library.reduce.spread_rows import in_spread_order
 from calor_kernel.library.steps import Steps, redirected
 
@@ -127,9 +128,16 @@ class _Plan(Steps):
         self.lines_kept = True
 
     def put(self, *launches: Launch) -> None:
-        """Add launches behind the joining that waits, if there is one."""
+        """Add launches behind the joining that waits, if there is one.
+
+        Where launches are dear, it is done by that of the parts.
+        """
         if self.waiting is not None:
-            self.launches.append(_whole(self.waiting))
+            both = self.left and rows_joined_launch(self.left, self.waiting)
+            if both:
+                self.launches[-1] = both
+            else:
+                self.launches.append(_whole(self.waiting))
             self.waiting = None
         self.launches += launches
 

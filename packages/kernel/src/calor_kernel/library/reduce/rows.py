@@ -52,8 +52,14 @@ def team_rows(run: Run, cube: kl.Number) -> tuple[kl.Number, kl.Mask]:
 
     Return the row, and whether this unit is the one that writes what has one value a row.
     """
+    plan = run.plan
+    return team_row(run, cube * (kl.cube_size() // plan.team) + kl.unit_position() // plan.team)
+
+
+@kl.helper
+def team_row(run: Run, row: kl.Number) -> tuple[kl.Number, kl.Mask]:
+    """Compute the row of a unit's team, and return what :func:`team_rows` does."""
     plan, over = run.plan, run.over
-    row = cube * (kl.cube_size() // plan.team) + kl.unit_position() // plan.team
     # Teams beyond the last row have an empty range.
     inside = row < over.rows
     run.lengths[-1] = kl.select(inside, run.lengths[-1], 0)
