@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 import calor
+from calor.errors import ElementIndexError
 from calor_interpreter.device import MANY_UNITS
 from calor_kernel.library.conv import winograd_launch, winograd_plan
 from calor_kernel.planning import common_launches, side_by_side
 
 from ..library.test_many_cubes import FAMILIES
-from .test_side_by_side import both, device_with, floats
+from .test_side_by_side import both, device_with, floats, run
 
 # Launches are dear on such a device.
 DEAR = replace(MANY_UNITS, launch_ns=1700, arguments=256)
@@ -218,3 +219,54 @@ def test_state_is_written_in_place(monkeypatch):
         if beside == "0":
             expected = found
     assert [a.tobytes() for a in expected] == [b.tobytes() for b in found]
+
+
+ROWS, PLACES = floats(9, 6), np.array([3, 0, 8, 3], np.int64)
+OTHERS = np.array([7, 1, 8, 2], np.int64)
+
+
+def looked_up(x, i, y):
+    return calor.take(x, i, axis=0), calor.exp(y)
+
+
+def looked_up_twice(x, i, j):
+    return calor.take(x, i, axis=0), calor.take(x, j, axis=0)
+
+
+def looked_up_elsewhere(x, i, y):
+    return calor.take(x, i, axis=0), calor.take(y, i, axis=0)
+
+
+def embedded(x, i, g):
+    """Rows, and the gradient of a table, which begins with zeros."""
+    rows = calor.take(x, i, axis=0)
+    return rows, calor.grad(lambda table: calor.sum(calor.take(table, i, axis=0) * g))(x)
+
+
+# A function, its operands, the launches by themselves and together, and a place that is outside.
+FALLIBLE = {
+    "beside elements": (looked_up, (ROWS, PLACES, SQUARE[0]), 2, 1, 9),
+    "one table": (looked_up_twice, (ROWS, PLACES, OTHERS), 2, 1, -10),
+    "tables of two sizes": (looked_up_elsewhere, (ROWS, PLACES, floats(12, 6)), 2, 2, 9),
+    "zeros of a gradient": (embedded, (ROWS, PLACES, floats(4, 6, seed=1)), 3, 2, 9),
+}
+
+
+@pytest.mark.parametrize("name", FALLIBLE)
+def test_work_that_may_fail_tells_the_same_together(monkeypatch, name):
+    function, arrays, launches, left, outside = FALLIBLE[name]
+    device = device_with(DEAR)
+    before, after = both(monkeypatch, device, function, *arrays)
+    assert (sum(before.values()), sum(after.values())) == (launches, left), (before, after)
+    for number in [n for n, array in enumerate(arrays) if array.dtype == np.int64]:
+        wrong = [array.copy() for array in arrays]
+        wrong[number][2] = outside
+        told = []
+        for beside in "01":
+            monkeypatch.setenv("CALOR_BESIDE", beside)
+            with pytest.raises(ElementIndexError) as error:
+                run(device, function, *wrong)
+            told.append((str(error.value), error.value.op, error.value.index, error.value.size))
+        assert told[0] == told[1]
+        # The next call has a word of zero.
+        run(device, function, *arrays)

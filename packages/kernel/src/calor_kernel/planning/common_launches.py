@@ -88,9 +88,7 @@ def form_of(work: Work, info: DeviceInfo) -> Any:
 
 def may_mix(work: Work, info: DeviceInfo) -> bool:
     """Return whether the launches of a work are short, and may be one with unlike ones."""
-    if work.failures or not work.launches:
-        return False
-    return all(_is_short(la, info) for la in work.launches)
+    return bool(work.launches) and all(_is_short(la, info) for la in work.launches)
 
 
 def _is_short(launch: Launch, info: DeviceInfo) -> bool:
@@ -99,7 +97,6 @@ def _is_short(launch: Launch, info: DeviceInfo) -> bool:
         not (launch.alone or build.beside or build.mixed)
         and launch.nbytes <= _SHORT_BYTES
         and launch.flops <= (_LONG_FLOPS if _is_long(build) else _SHORT_FLOPS)
-        and not any(isinstance(a, Status) for a in given)
         and len(given) * 2 + _HIDDEN <= info.arguments
     )
 
@@ -263,7 +260,8 @@ def _one(tasks: Sequence[Task], works: Sequence[Work], info: DeviceInfo) -> tupl
         counts[Scratch] += len(work.scratch)
         words = (a for la in work.launches for a in la.arguments if isinstance(a, Flags))
         counts[Flags] += max((a.offset + a.count for a in words), default=0)
-    alike = len({form_of(work, info) for work in works}) == 1
+    forms = {form_of(work, info) for work in works}
+    alike = len(forms) == 1 and None not in forms
     orders = range(max(len(work.launches) for work in works))
     launches = tuple(
         launch
@@ -274,9 +272,12 @@ def _one(tasks: Sequence[Task], works: Sequence[Work], info: DeviceInfo) -> tupl
         (i + m.first[Input], o + m.first[Output]) for m in members for i, o in m.work.in_place
     )
     scratch = tuple(n for work in works for n in work.scratch)
-    work = replace(works[0], launches=launches, scratch=scratch, in_place=pairs)
+    # Those that may fail tell the same of one op.
+    ops = [(t.op, w.failures) for t, w in zip(tasks, works, strict=True) if w.failures]
+    op, failures = ops[0] if ops else (tasks[0].op, ())
+    work = replace(works[0], launches=launches, scratch=scratch, in_place=pairs, failures=failures)
     task = Task(
-        tasks[0].op,
+        op,
         (work,),
         tuple(value for one in tasks for value in one.inputs),
         tuple(piece for one in tasks for piece in one.outputs),

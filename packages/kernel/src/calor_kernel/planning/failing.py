@@ -1,7 +1,8 @@
 """The tasks of a plan that decide whether it fails.
 
 Requirements: results in place are written after the last possible failure. The gradient of an
-embedding checks the indices that the embedding has checked before, and so cannot fail alone.
+embedding checks the indices that the embedding has checked before, and so cannot fail alone. Tasks
+in one launch have one word for their failures.
 """
 
 from __future__ import annotations
@@ -36,10 +37,25 @@ def checked_before(tasks: Sequence[Task], works: Sequence[Work]) -> dict[int, in
                 copies[one.outputs[0]] = _source(source, copies)
         if not work.failures:
             continue
-        key = _checked(task, work, copies)
-        if key is not None and first.setdefault(key, number) != number:
-            found[number] = first[key]
+        fallible = [one for one in task.members if one.works[0].failures]
+        keys = {_checked(one, work, copies) for one in fallible or (task,)}
+        before = {first.setdefault(key, number) for key in keys if key is not None}
+        if None not in keys and number not in before:
+            found[number] = min(before)
     return found
+
+
+def fail_alike(tasks: Sequence[Task], works: Sequence[Work]) -> bool:
+    """Return whether one word tells the failures of tasks in one launch as words of each would.
+
+    So it does if one of them may fail, or if several of an op or of the same indices may, which
+    tell the same.
+    """
+    fallible = [(task, work) for task, work in zip(tasks, works, strict=True) if work.failures]
+    if len({work.failures for _, work in fallible}) > 1:
+        return False
+    checked = {_checked(task, work, {}) for task, work in fallible}
+    return len({task.op for task, _ in fallible}) < 2 or (len(checked) == 1 and None not in checked)
 
 
 def _source(value: Value, copies: dict[Piece, Value]) -> Value:

@@ -32,6 +32,7 @@ from calor_kernel.planning.common_launches import (
     may_mix,
     merged,
 )
+from calor_kernel.planning.failing import fail_alike
 from calor_kernel.planning.preparations import preparations
 from calor_kernel.planning.shared_copies import OPERAND_COPY
 from calor_kernel.planning.values import Draft, Piece, Task
@@ -187,13 +188,20 @@ class _Search:
     def _mixes(self, group: _Group, number: int) -> bool:
         """Return whether an unlike task may join a group."""
         members = [*group.tasks, number]
+        works = [self.works[n] for n in members]
         written = [self._overwritten(n) for n in members]
+        fallible = any(work.failures for work in works)
+        # State is written in place behind the last task that may fail, and else copied.
+        if fallible and any(written):
+            return False
+        if not fail_alike([self.draft.tasks[n] for n in members], works):
+            return False
         for place, n in enumerate(members):
             # What one of them writes in place, the others do not read.
             read = {v.piece for v in self.draft.tasks[n].inputs}
             if any(read & pieces for k, pieces in enumerate(written) if k != place):
                 return False
-        return fits_mixed([self.works[n] for n in members], self.info)
+        return fits_mixed(works, self.info)
 
     def _overwritten(self, number: int) -> set[Piece]:
         """Return the inputs that a task's results may be written to, if they are state.
