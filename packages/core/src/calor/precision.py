@@ -55,8 +55,9 @@ class matmul_precision:
         "highest", the default outside any context, computes in float32. A GPU may then compute a
         convolution by transformed tiles (Winograd), as cuDNN does: it takes fewer operations, and
         the root of the mean square of its rounding errors is up to eight times that of a sum in
-        float32. With "direct" the products of convolutions are added one by one; other products
-        are as with "highest". With "high", or "tf32", a
+        float32. A processor with tile registers for bfloat16 may compute it by sums of parts, whose
+        errors are those of a sum in float32. With "direct" the products of convolutions are added
+        one by one; other products are as with "highest". With "high", or "tf32", a
         device may round the factors to TF32 (10 bits of mantissa instead of 23, relative errors up
         to 2⁻¹⁰) and add in float32, if its matrix units are faster so; other devices compute in
         float32. With it the sums of float8 products (``calor.matmul`` with ``dtype``) may have

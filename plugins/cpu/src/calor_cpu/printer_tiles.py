@@ -30,7 +30,7 @@ def _tile_product(w: Writer, operation: Operation) -> None:
     assert sums is not None
     name = _instruction(w, operation, source.type.dtype)
     rows, columns = range(said["rows"]), range(said["columns"])
-    to, a_at, a_stride, b_at, b_stride, steps, next_at = operation.operands
+    to, a_at, a_stride, b_at, b_stride, steps, next_at, a_part, b_part = operation.operands
     lines = said["ahead"]
     tile_a = {r: len(rows) * len(columns) + r for r in rows}
     tile_b = {c: len(rows) * len(columns) + len(rows) + c for c in columns}
@@ -39,6 +39,7 @@ def _tile_product(w: Writer, operation: Operation) -> None:
     a_step = _times(w, _wide(w, a_stride), nbytes)
     b_step = _times(w, _wide(w, b_stride), nbytes)
     a_tile, b_turn = _times(w, a_step, TILE), _times(w, b_step, TILE)
+    apart = [_times(w, _wide(w, part), nbytes) for part in (a_part, b_part)]
     places = address(w, source, a_at), address(w, right, b_at)
     asked = address(w, right, next_at) if lines else ""
     target, width = address(w, sums, to), TILE_BYTES * len(columns)
@@ -63,13 +64,20 @@ def _tile_product(w: Writer, operation: Operation) -> None:
     w.line(f"{b_from} = phi ptr [ {places[1]}, %{before} ], [ {b_next}, %{head} ]")
     if lines:
         w.line(f"{asked_now} = phi ptr [ {asked}, %{before} ], [ {asked_next}, %{head} ]")
-    for c, tile in tile_b.items():
-        _load(w, tile, _ahead(w, b_from, str(c * TILE_BYTES)), b_step)
-    for r, tile in tile_a.items():
-        _load(w, tile, _ahead(w, a_from, _times(w, a_tile, r)), a_step)
-    for (r, c), tile in tile_c.items():
-        given = (("i8", str(t)) for t in (tile, tile_a[r], tile_b[c]))
-        w.call("void", f"llvm.x86.{name}", *given)
+    loaded: list[int | None] = [None, None]
+    for one, other in _products(said["parts"]):
+        if loaded[1] != other:
+            part = _ahead(w, b_from, _times(w, apart[1], other))
+            for c, tile in tile_b.items():
+                _load(w, tile, _ahead(w, part, str(c * TILE_BYTES)), b_step)
+        if loaded[0] != one:
+            part = _ahead(w, a_from, _times(w, apart[0], one))
+            for r, tile in tile_a.items():
+                _load(w, tile, _ahead(w, part, _times(w, a_tile, r)), a_step)
+        loaded = [one, other]
+        for (r, c), tile in tile_c.items():
+            given = (("i8", str(t)) for t in (tile, tile_a[r], tile_b[c]))
+            w.call("void", f"llvm.x86.{name}", *given)
     for line in range(lines):
         place = _ahead(w, asked_now, str(line * TILE_BYTES))
         w.call("void", "llvm.prefetch.p0", ("ptr", place), *_TO_SECOND_CACHE)
@@ -83,6 +91,19 @@ def _tile_product(w: Writer, operation: Operation) -> None:
     for tile, place in blocks.items():
         stored = ("i8", str(tile)), ("ptr", place), ("i64", str(width))
         w.call("void", "llvm.x86.tilestored64", *stored)
+
+
+def _products(parts: int) -> list[tuple[int, int]]:
+    """Return the parts that are multiplied, each pair with one of the pair before if possible.
+
+    >>> _products(3)
+    [(0, 2), (0, 1), (0, 0), (1, 0), (1, 1), (2, 0)]
+    """
+    found: list[tuple[int, int]] = []
+    for one in range(parts):
+        others = range(parts - one)
+        found += [(one, other) for other in (others if one % 2 else reversed(others))]
+    return found
 
 
 def has_tiles(kernel: Kernel) -> bool:
@@ -122,6 +143,8 @@ def _wide(w: Writer, value: Value) -> str:
 
 
 def _times(w: Writer, name: str, factor: int) -> str:
+    if factor == 0:
+        return "0"
     if not name.startswith("%"):
         return str(int(name) * factor)
     return w.let(f"mul i64 {name}, {factor}")

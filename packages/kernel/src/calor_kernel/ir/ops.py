@@ -58,7 +58,7 @@ _PLANE: Final[dict[str, Any]] = {"scope": "plane", "droppable": True, "kinds": _
 _MATRIX: Final[dict[str, Any]] = {**_PLANE, "result": "given", "kinds": "iuf"}
 _WARPGROUP: Final[dict[str, Any]] = {"scope": "warpgroup", "kinds": "iuf"}
 _ACCESS: Final = "align order scope nontemporal masked"
-_TILES: Final = "source right rows columns ahead add"
+_TILES: Final = "source right rows columns ahead add parts"
 _ASYNC: Final = "shape first fresh source a a_major b b_major"
 
 _ROWS = (
@@ -134,8 +134,9 @@ _ROWS = (
     # operand 2, with steps of 16 lines of right, from operand 3 on with the line stride of operand
     # 4, in which the terms of one sum are adjacent in fours of bytes. Operand 5: the steps. Each of
     # them prefetches ``ahead`` lines of 64 bytes of right, from operand 6 on. ``add``: to the sums
-    # in memory.
-    *_acts("tile_product", 7, _TILES, memory=True),
+    # in memory. ``parts``: of each operand, operands 7 and 8 apart, of which those are multiplied
+    # whose numbers are less than parts in sum.
+    *_acts("tile_product", 9, _TILES, memory=True),
     # Loads count blocks of 8 rows of 8 elements: lane 8 b + r gives the start of row r of block b,
     # and lane l gets 2 adjacent elements per block, of row (or column) l / 4.
     *_acts("load_matrix", 1, "count transposed", memory=True, **{**_MATRIX, "kinds": "iu"}),

@@ -22,6 +22,9 @@ TILE_BYTES: Final = 64
 SUMS: Final = {bfloat16: float32, int8: int32}
 """The dtypes of operands, each with that of its sums."""
 
+PARTS: Final = 3
+"""The parts of bfloat16 that have the digits of a float32."""
+
 
 def terms(dtype: DType) -> int:
     """Return the terms of a sum that a step adds."""
@@ -41,6 +44,7 @@ def tile_product(
     ahead: Pointer | None = None,
     lines: int = 0,
     add: bool = False,
+    parts: tuple[Any, Any] | None = None,
 ) -> None:
     """Write the product of ``16 * rows`` rows of a with ``16 * columns`` columns of b.
 
@@ -48,7 +52,9 @@ def tile_product(
     terms (2 of bfloat16, 4 of int8) for each column, ``b_stride`` elements apart; the terms of a
     group are adjacent. ``steps``: of 32 terms of bfloat16 or 64 of int8. ``sums``: dense by rows.
     ``ahead``: a later part of b, of which each step prefetches ``lines`` more lines of the caches.
-    ``add``: the product is added to the sums in memory.
+    ``add``: the product is added to the sums in memory. ``parts``: each operand is the sum of three
+    parts, the largest first, so many elements apart in a and b; the products of those whose numbers
+    are two in sum or less are added, which have the digits of float32.
     """
     builder = current()
     if a.dtype is not b.dtype or SUMS.get(a.dtype) is not sums.dtype:
@@ -63,8 +69,10 @@ def tile_product(
     operands = (sums, a, b, b if ahead is None else ahead)
     at = [one._index(0) for one in operands]
     index = at[0].type
-    given = [builder.coerce(v, index) for v in (a_stride, b_stride, steps)]
-    order = (at[0], at[1], given[0], at[2], given[1], given[2], at[3])
+    a_part, b_part = parts or (0, 0)
+    given = [builder.coerce(v, index) for v in (a_stride, b_stride, steps, a_part, b_part)]
+    order = (at[0], at[1], given[0], at[2], given[1], given[2], at[3], *given[3:])
     shape = {"rows": rows, "columns": columns, "ahead": 0 if ahead is None else lines}
+    shape["parts"] = 1 if parts is None else PARTS
     said = {"source": a.memory, "right": b.memory, **shape, "add": add}
     builder.emit("tile_product", order, (), said, memory=sums.memory)

@@ -32,6 +32,7 @@ from calor_kernel.library.conv.weight_gradient_rows import (
     weight_rows_refusal,
     weight_rows_steps,
 )
+from calor_kernel.library.conv.window_parts_launch import PARTED
 
 _PHASES: Final[Way[Convolution]] = Way(
     "phases", refused(phases_refusal), made(phases_steps), tier=1
@@ -74,7 +75,7 @@ _SINGLE_WINDOW: Final[Way[Convolution]] = Way(
     "single window", single_window_refusal, single_window_works
 )
 INPUT: Final = (
-    _SINGLE_WINDOW, _PATCHES, WINDOWS, _SMALL_WIDTH_GRADIENT, _PHASES, DIRECT
+    _SINGLE_WINDOW, _PATCHES, PARTED, WINDOWS, _SMALL_WIDTH_GRADIENT, _PHASES, DIRECT
 )  # fmt: skip
 WEIGHT: Final = (
     _SINGLE_WINDOW,

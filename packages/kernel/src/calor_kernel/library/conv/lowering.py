@@ -54,6 +54,7 @@ from calor_kernel.library.conv.problem import (
     thinned,
 )
 from calor_kernel.library.conv.window_columns_launch import columns_refusal, columns_steps
+from calor_kernel.library.conv.window_parts_launch import PARTED
 from calor_kernel.library.gemm.epilogue import Tail
 
 # Images up to this many pixels waste less in tiles across channels if weights are packed.
@@ -89,21 +90,21 @@ _ROW_PATCHES: Final[Way[Convolution]] = Way("patches", row_patches_refusal, patc
 # Ways of few problems, which suit those best.
 _SPECIAL: Final = (_GEMV, _ALONG_CHANNELS, _ROW_PATCHES)
 _FORWARD: Final = (
-    *_SPECIAL, WINDOWS, _COLUMNS, SMALL_WIDTH, _ROWS, _CHANNEL_VECTORS, DIRECT
+    *_SPECIAL, PARTED, WINDOWS, _COLUMNS, SMALL_WIDTH, _ROWS, _CHANNEL_VECTORS, DIRECT
 )  # fmt: skip
 _FORWARD_FEW: Final = (
-    *_SPECIAL, WINDOWS, _COLUMNS, _ROWS, _CHANNEL_VECTORS, SMALL_WIDTH, DIRECT
+    *_SPECIAL, PARTED, WINDOWS, _COLUMNS, _ROWS, _CHANNEL_VECTORS, SMALL_WIDTH, DIRECT
 )  # fmt: skip
 _FORWARD_ACROSS: Final = (
-    *_SPECIAL, WINDOWS, _COLUMNS, SMALL_WIDTH, _CHANNEL_VECTORS, _ROWS, DIRECT
+    *_SPECIAL, PARTED, WINDOWS, _COLUMNS, SMALL_WIDTH, _CHANNEL_VECTORS, _ROWS, DIRECT
 )  # fmt: skip
 _FORWARD_PACKED: Final = (
-    *_SPECIAL, _COLUMNS, WINDOWS, SMALL_WIDTH, _CHANNEL_VECTORS, _ROWS, DIRECT
+    *_SPECIAL, PARTED, _COLUMNS, WINDOWS, SMALL_WIDTH, _CHANNEL_VECTORS, _ROWS, DIRECT
 )  # fmt: skip
 # Packed windows beside ways that read images in place, which may suit unchanged weights better.
 _BESIDE: Final = replace(WINDOWS, tier=1, paired=True)
 _FORWARD_NEAR: Final = (
-    *_SPECIAL, SMALL_WIDTH, _CHANNEL_VECTORS, _BESIDE, _ROWS, DIRECT
+    *_SPECIAL, PARTED, SMALL_WIDTH, _CHANNEL_VECTORS, _BESIDE, _ROWS, DIRECT
 )  # fmt: skip
 # Ways for results with channels last.
 _LAST: Final = (
@@ -114,7 +115,7 @@ _LAST: Final = (
         ended(lambda p, steps, info, tail: channel_vectors_steps(p, steps, info, tail, True)),
     ),
 )
-_FORWARD_SINGLE: Final = (WINDOWS, _CHANNEL_VECTORS, _GEMV, _ROWS, DIRECT)
+_FORWARD_SINGLE: Final = (PARTED, WINDOWS, _CHANNEL_VECTORS, _GEMV, _ROWS, DIRECT)
 
 
 def lower_conv(request: Request) -> Sequence[Work] | Refusal:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -43,8 +43,9 @@ _DEPTH = 128
 _UNROLL = 8
 # Panels of a cube whose weights do not fit the second-level cache, and its rows of weights.
 _TOGETHER, _TALL = 6, 512
-# Panels in memory at a time, for each core.
-_PANELS = 2
+PANELS = 2
+"""Panels in memory at a time, for each core."""
+_AddPart = Callable[[Correlation, Images, int, Placement, Steps, DeviceInfo, Tail | None], None]
 TILE_RATE = 8
 """The products of a tile instruction in the time of one of a dot instruction."""
 
@@ -117,26 +118,33 @@ def windows_steps(
     problem: Correlation, steps: Steps, info: DeviceInfo, tail: Tail | None = None
 ) -> None:
     """Add the launches of a problem that :func:`windows_refusal` takes."""
+    phase_steps(problem, steps, info, tail, _part)
+
+
+def phase_steps(
+    problem: Correlation, steps: Steps, info: DeviceInfo, tail: Tail | None, part: _AddPart
+) -> None:
+    """Add the launches of a problem: those of each phase of a strided gradient by ``part``."""
     axes = three(problem)
     if all(axis.divide == 1 for axis in axes):
         to = Placement.dense(problem)
-        _part(problem, padded(problem, [axes], steps, info), 0, to, steps, info, tail)
+        part(problem, padded(problem, [axes], steps, info), 0, to, steps, info, tail)
         return
     parts = undivided(problem)
     extents = [-(-a.count // a.divide) for a in axes]
     # Phases of equal sizes are dense; nothing reads the pixels beyond the image.
     wholes = [
-        tuple(replace(a, count=n) for a, n in zip(three(part.problem), extents, strict=True))
-        for part in parts
+        tuple(replace(a, count=n) for a, n in zip(three(one.problem), extents, strict=True))
+        for one in parts
     ]
     seen = padded(problem, wholes, steps, info)
     memory = steps.memory(_phase_bytes(problem, extents))
-    for number, part in enumerate(parts):
+    for number, one in enumerate(parts):
         phase = 0
-        for offset, stride in zip(part.offsets, part.steps, strict=True):
+        for offset, stride in zip(one.offsets, one.steps, strict=True):
             phase = phase * stride + offset
         to = of_phases(problem, Scratch(memory.number, phase * prod(extents)))
-        _part(part.problem, seen, number, to, steps, info, None)
+        part(one.problem, seen, number, to, steps, info, None)
     merge_phases(problem, memory, steps, info)
 
 
@@ -150,7 +158,7 @@ def _phase_bytes(problem: Correlation, extents: Sequence[int]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Weights:
+class Weights:
     """Weights with adjacent terms: their memory, and the strides of groups and rows."""
 
     memory: Bound
@@ -173,7 +181,7 @@ def _part(
     dtype, group = problem.a.dtype, PAIR if problem.a.dtype is bfloat16 else 1
     pixels = prod(a.count for a in axes)
     tiles = _by_tiles(problem, info)
-    weights = _weights(problem, three(problem), steps, info)
+    weights = adjacent_weights(problem, three(problem), steps, info)
     if tiles:
         weights = _whole(problem, weights, steps, info)
     plan = _plan(problem, images.size * pixels, weights, tiles, info)
@@ -182,10 +190,10 @@ def _part(
     across = -(-images.size * pixels // plan.width)
     share = 1 if group > 1 else _share(rows.size, across, groups.size, weights, plan, info)
     panels = groups.size * -(-across // share)
-    block = _block(rows.size, panels, plan.rows, info)
+    block = rows_of_cube(rows.size, panels, plan.rows, info)
     if share > 1:
         block = least(block, -(-_TALL // plan.rows) * plan.rows)
-    cubes = least(panels * -(-rows.size // block), _PANELS * info.cores)
+    cubes = least(panels * -(-rows.size // block), PANELS * info.cores)
     lines = plan.rows if tiles else -(-block // plan.rows) * plan.rows
     long = -(-count // group)
     long = -(-long // TILE) * TILE if tiles else least(long, plan.depth + count % group)
@@ -262,7 +270,7 @@ def _by_tiles(problem: Correlation, info: DeviceInfo) -> bool:
 
 
 def _plan(
-    problem: Correlation, columns: int, weights: _Weights, tiles: bool, info: DeviceInfo
+    problem: Correlation, columns: int, weights: Weights, tiles: bool, info: DeviceInfo
 ) -> Packed:
     """Return the tiles of sums: of registers for FMA or dot instructions, or of tile registers."""
     _, groups, rows = problem.leads
@@ -282,19 +290,19 @@ def _plan(
 
 
 def _share(
-    rows: int, across: int, groups: int, weights: _Weights, plan: Packed, info: DeviceInfo
+    rows: int, across: int, groups: int, weights: Weights, plan: Packed, info: DeviceInfo
 ) -> int:
     """Return the panels that rows of weights are read for: one if the weights stay in a cache."""
     nbytes = rows * weights.row * 4
     if nbytes <= (info.caches[-1] if info.caches else 256 << 10) // 2:
         return 1
-    return least(greatest(1, across * groups // (_PANELS * info.cores)), _TOGETHER)
+    return least(greatest(1, across * groups // (PANELS * info.cores)), _TOGETHER)
 
 
-def _block(rows: int, panels: int, height: int, info: DeviceInfo) -> int:
+def rows_of_cube(rows: int, panels: int, height: int, info: DeviceInfo) -> int:
     """Return the rows of a cube: fewer than all if there are fewer panels than cores need."""
     tiles = -(-rows // height)
-    parts = least(tiles, greatest(1, -(-_PANELS * info.cores // panels)))
+    parts = least(tiles, greatest(1, -(-PANELS * info.cores // panels)))
     return -(-tiles // parts) * height
 
 
@@ -305,13 +313,13 @@ def _merged(axes: Sequence[Axis[int]]) -> tuple[list[int], list[int]]:
     return [*[1] * more, *shape], [*[0] * more, *steps]
 
 
-def _weights(
+def adjacent_weights(
     problem: Correlation, axes: tuple[Axis[int], ...], steps: Steps, info: DeviceInfo
-) -> _Weights:
+) -> Weights:
     """Return weights with adjacent terms, copied if they are others."""
     _, groups, rows = problem.leads
     if adjacent(axes, problem.depth):
-        return _Weights(operand(1, problem.b), groups.b, rows.b)
+        return Weights(operand(1, problem.b), groups.b, rows.b)
     sizes = (groups.size, rows.size, problem.depth.size, *(a.terms for a in axes))
     strides = (groups.b, rows.b, problem.depth.b, *(a.b for a in axes))
     target = steps.memory(max(prod(sizes), 1) * problem.b.dtype.itemsize)
@@ -321,10 +329,10 @@ def _weights(
         steps.copy(view, Input(1), target, info)
         made = [replace(one, prepares=True) for one in steps.launches[before:]]
         steps.launches[before:] = made
-    return _Weights(Bound(target, problem.b.dtype), rows.size * problem.terms, problem.terms)
+    return Weights(Bound(target, problem.b.dtype), rows.size * problem.terms, problem.terms)
 
 
-def _whole(problem: Correlation, weights: _Weights, steps: Steps, info: DeviceInfo) -> _Weights:
+def _whole(problem: Correlation, weights: Weights, steps: Steps, info: DeviceInfo) -> Weights:
     """Return weights whose terms are whole steps of tiles, filled with zeros."""
     step = terms(bfloat16)
     length = -(-problem.terms // step) * step
@@ -350,4 +358,4 @@ def _whole(problem: Correlation, weights: _Weights, steps: Steps, info: DeviceIn
         both=False,
     )
     steps.launches.append(replace(made, prepares=True))
-    return _Weights(Bound(memory, bfloat16), rows.size * length, length)
+    return Weights(Bound(memory, bfloat16), rows.size * length, length)
