@@ -35,7 +35,7 @@ def test_a_plugin_of_a_device_is_small(name: str) -> None:
 def test_the_printer_of_wgsl_is_small() -> None:
     files = [*(PLUGINS / "wgpu" / "src" / "calor_wgpu" / "wgsl").glob("*.py")]
     assert len(files) > 1
-    assert sum(code_lines(p) for p in files if p.stem not in ("dialect", "recipes")) <= 570
+    assert sum(code_lines(p) for p in files if p.stem not in ("dialect", "recipes")) <= 575
 
 
 # What a language of the C family says of itself: its dialect. Beside are tables of its words, its

@@ -52,7 +52,7 @@ HIDDEN = {"changes": "reassociates", "fused": False}
 ADAPTERS = [
     (float32, {"fused": True}, "fma(x_, x_, x_)", lambda x: x * x + x),
     (float32, {"fused": False}, "x_ * x_ + x_", lambda x: x * x + x),
-    (float32, REASSOCIATES, "fn_sub_float32(fn_sub_float32(x[", lambda x: x - 1.0 - 2.0),
+    (float32, REASSOCIATES, "fn_sub_float32(fn_sub_float32(x_, ", lambda x: x - 1.0 - 2.0),
     (float32, REASSOCIATES, f"fma(b, {unknown('0xbf800000')}, a)", lambda x: 1 - x),
     (float32, REASSOCIATES, f"fma(a, {unknown('0x3f800000')}, b)", lambda x: x + x),
     (float32, REASSOCIATES, f"fma(a, b, {unknown('0x80000000')})", lambda x: x * x),
@@ -74,10 +74,10 @@ ADAPTERS = [
         "(x_ > fn_exact_float32(2.0f))",
         lambda x: select(x > 2.0, 2.0, x),
     ),
-    (float32, HIDDEN, "fn_exact_float32(x[x_offset] - fn_exact_float32(1.0f))", lambda x: x - 1.0),
+    (float32, HIDDEN, "fn_exact_float32(x_ - fn_exact_float32(1.0f))", lambda x: x - 1.0),
     (float32, HIDDEN, "bitcast<f32>(bitcast<u32>(x) | u32(args.zero))", lambda x: x + x),
-    (int32, HIDDEN, "x_offset]) ^ 0x80000000u)", lambda x: x.to(int64).to(int32)),
-    (int32, REASSOCIATES, "i64(x[x_offset])", lambda x: x.to(int64).to(int32)),
+    (int32, HIDDEN, "(x_) ^ 0x80000000u)", lambda x: x.to(int64).to(int32)),
+    (int32, REASSOCIATES, "i64(x_)", lambda x: x.to(int64).to(int32)),
     (float32, REASSOCIATES, "= fma(x_, x_, x_);", lambda x: fma(x, x, x)),
     (float32, REASSOCIATES, "= fma(x_, x_, x_);", lambda x: x * x + x),
     (float32, REASSOCIATES, "fn_sub_float32(fma(x_, x_, x_), 1.0f)", lambda x: fma(x, x, x) - 1.0),
@@ -105,7 +105,7 @@ ADAPTERS = [
     (float16, {}, "fn_float32_of_float16(", lambda x: x.to(float32)),
     (bfloat16, {}, "return bitcast<f32>(", lambda x: x.to(float32)),
     (int64, {"wide": True}, "array<i64>", lambda x: x + 1),
-    (float64, {}, "x[x_offset] * 2.0lf", lambda x: x * 2.0),
+    (float64, {}, "x_ * 2.0lf", lambda x: x * 2.0),
 ]
 
 
@@ -171,6 +171,21 @@ def test_four_words_are_one_access_where_they_are_aligned() -> None:
         text = print_wgsl(moved.build([memory, memory, size]), WGSL())
         assert ("x: array<vec4<f32>>;" in text) == (align == 16)
         assert ("x[(x_offset + t1) >> 2u][(x_offset + t1) & 3u]" in text) == (align == 16)
+
+
+def test_data_of_a_step_are_loaded_ahead_of_the_arithmetic_of_the_step_before() -> None:
+    @kernel
+    def stepped(x: Any, y: Any) -> None:
+        held, i = shared(64, float32), unit_position()
+        ahead = x[i + 64]
+        total = held[i]
+        for _ in range(8):
+            total = fma(total, total, 0.5)
+        held[i] = ahead
+        y[i] = total
+
+    text = print_wgsl(stepped.build([F, F], cube=(64, 1, 1)), WGSL())
+    assert 0 < text.index("= x[") < text.index("fma(") < text.index("\n  shared0[")
 
 
 def test_loops_to_unroll_are_so_and_their_rounds_differ_by_a_number() -> None:

@@ -31,7 +31,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) u
   let t3: u32 = x_offset + u32(t2);
   var t4: f32;
   if (t2 < n) {
-    t4 = x[t3];
+    let x_: f32 = x[t3];
+    t4 = x_;
   } else {
     t4 = f32();
   }
@@ -40,7 +41,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) u
   let t6: u32 = x_offset + u32(t5);
   var t7: f32;
   if (t5 < n) {
-    t7 = x[t6];
+    let x_1: f32 = x[t6];
+    t7 = x_1;
   } else {
     t7 = f32();
   }
@@ -49,7 +51,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) u
   let t9: u32 = x_offset + u32(t8);
   var t10: f32;
   if (t8 < n) {
-    t10 = x[t9];
+    let x_2: f32 = x[t9];
+    t10 = x_2;
   } else {
     t10 = f32();
   }
@@ -58,7 +61,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) u
   let t12: u32 = x_offset + u32(t11);
   var t13: f32;
   if (t11 < n) {
-    t13 = x[t12];
+    let x_3: f32 = x[t12];
+    t13 = x_3;
   } else {
     t13 = f32();
   }

@@ -38,14 +38,14 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) u
   var item_1: vec4<f32> = t1;
   for (var i: i64 = 0li; i < k; i++) {
     let b_: vec4<f32> = b[(b_offset + u32(i * n + t3)) >> 2u];
-    let t7: f32 = a[a_offset + u32(t4 + i)];
-    let t8: vec4<f32> = vec4<f32>(t7, t7, t7, t7);
-    let t9: vec4<f32> = vec4<f32>(fma(t8.x, b_.x, item.x), fma(t8.y, b_.y, item.y), fma(t8.z, b_.z, item.z), fma(t8.w, b_.w, item.w));
-    let t10: f32 = a[a_offset + u32(t6 + i)];
-    let t11: vec4<f32> = vec4<f32>(t10, t10, t10, t10);
-    let t12: vec4<f32> = vec4<f32>(fma(t11.x, b_.x, item_1.x), fma(t11.y, b_.y, item_1.y), fma(t11.z, b_.z, item_1.z), fma(t11.w, b_.w, item_1.w));
-    item = t9;
-    item_1 = t12;
+    let a_: f32 = a[a_offset + u32(t4 + i)];
+    let t7: vec4<f32> = vec4<f32>(a_, a_, a_, a_);
+    let t8: vec4<f32> = vec4<f32>(fma(t7.x, b_.x, item.x), fma(t7.y, b_.y, item.y), fma(t7.z, b_.z, item.z), fma(t7.w, b_.w, item.w));
+    let a_1: f32 = a[a_offset + u32(t6 + i)];
+    let t9: vec4<f32> = vec4<f32>(a_1, a_1, a_1, a_1);
+    let t10: vec4<f32> = vec4<f32>(fma(t9.x, b_.x, item_1.x), fma(t9.y, b_.y, item_1.y), fma(t9.z, b_.z, item_1.z), fma(t9.w, b_.w, item_1.w));
+    item = t8;
+    item_1 = t10;
   }
   c[(c_offset + u32(t2 * n + t3)) >> 2u] = item;
   c[(c_offset + u32(t5 * n + t3)) >> 2u] = item_1;

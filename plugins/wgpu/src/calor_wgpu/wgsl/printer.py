@@ -79,6 +79,7 @@ class WGSLPrinter(KernelPrinter):
         self.coherent = handed if passes.has_fences(kernel) else set()
         # Memories that are bound for writing, as atomics are too that are only read.
         self.writable = written | self.elements.atomics
+        self.distant = read | written
         # Vectors of zeros.
         self.zeros: set[Value] = set()
         passes.flag_unjoined(kernel)
@@ -118,6 +119,9 @@ class WGSLPrinter(KernelPrinter):
             self.read_on(operation, block)
             return
         super().operation(operation, block)
+        if name == "load" and operation.memory in self.distant and self.uses[operation.result]:
+            # Behind the arithmetic that a kernel loads ahead of, units would wait for it.
+            self.texts[operation.result] = self.atom(operation.result)
         if id(operation) in self.ordering:
             self.line("storageBarrier();")
 
