@@ -265,6 +265,7 @@ def test_channels_that_fill_vectors_read_an_element_once(outputs, taps, register
 NARROW = ((8, 40, 6, 6), (48, 40, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1)
 
 WIDE = ((2, 20, 9, 40), (26, 20, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1)
+LARGE = ((2, 5, 11, 37), (10, 1, 7, 9), (1, 1), ((3, 3), (4, 4)), (1, 1), 5)
 THIN = ((2, 2, 9, 40), (26, 2, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1)
 DEPTHWISE = ((2, 5, 11, 37), (10, 1, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 5)
 
@@ -283,6 +284,7 @@ PLANES = {"small width": "its images are no planes, or their rows are longer tha
     [
         (NARROW, "small width", WINDOW | NARROWER),
         (DEPTHWISE, "depthwise", GROUPED | PLANES | {"single window": "it has groups"}),
+        (LARGE, "depthwise", GROUPED | PLANES | {"single window": "it has groups"}),
         (WIDE, "weight panels", WINDOW | PLANES),
         (
             THIN,
@@ -360,6 +362,11 @@ DEPTHS = [
     # Narrow images of many channels, whose vectors run along channels.
     ((2, 9, 4, 3), (9, 1, 9, 11), (1, 1), ((4, 4), (5, 5)), (1, 1), 9),
     ((1, 17, 9, 4), (17, 1, 13, 13), (2, 1), ((6, 5), (6, 6)), (1, 1), 17),
+    # Weight gradients of windows in tiles, of which the last one overlaps the one before.
+    ((2, 2, 11, 19), (4, 1, 7, 7), (1, 1), ((3, 3), (3, 3)), (1, 1), 2),
+    ((1, 2, 13, 21), (2, 1, 6, 7), (2, 2), ((3, 2), (4, 3)), (1, 2), 2),
+    ((2, 2, 1, 70), (2, 1, 1, 29), (1, 1), ((0, 0), (14, 14)), (1, 1), 2),
+    ((1, 1, 30, 5), (1, 1, 27, 1), (1, 1), ((13, 13), (0, 0)), (1, 1), 1),
 ]
 
 

@@ -140,6 +140,8 @@ def depthwise_weight_rows(
     g_steps: LineStrides[kl.Number],
     high: Extent[kl.Number],
     wide: Extent[kl.Number],
+    taps_down: kl.Size,
+    taps_along: kl.Size,
     *,
     along: Along,
     down: Along,
@@ -149,13 +151,14 @@ def depthwise_weight_rows(
 ) -> None:
     """Compute the weight gradient of output channel y and its input channel x.
 
-    The inner axis of x is its rows. An output row reads ``down.taps`` rows of it; each is read once
-    for ``rows`` output rows.
+    A window is computed in tiles of ``down.taps`` by ``along.taps``, of which the last ones overlap
+    those before them. The inner axis of x is its rows. An output row reads ``down.taps`` rows of it
+    for a tile; each is read once for ``rows`` output rows.
     """
     group, output = kl.cube_position(0), kl.cube_position(1)
-    acc = kl.registers((down.taps, along.taps), accumulate, lanes)
 
     def add(
+        acc: kl.Registers,
         count: int,
         top: kl.Number,
         at: kl.Number,
@@ -177,11 +180,18 @@ def depthwise_weight_rows(
                     for i, k in windows:
                         acc[k, j] = multiply_add(values[i], wider, acc[k, j])
 
-    def block(count: int, x_at: kl.Number, g_at: kl.Number, y: kl.Number) -> None:
-        """Add the products of ``count`` output rows from y on."""
-        top = y * down.stride + high.start
+    def block(
+        acc: kl.Registers,
+        count: int,
+        corner: tuple[kl.Number, kl.Number],
+        x_at: kl.Number,
+        g_at: kl.Number,
+        y: kl.Number,
+    ) -> None:
+        """Add the products of ``count`` output rows from y on, whose first tile is at a corner."""
+        top = y * down.stride + corner[0]
         for o in kl.range(0, wide.count, lanes):
-            left = o * along.stride + wide.start
+            left = o * along.stride + corner[1]
             g_place = g_at + y * g_steps.line + o
             start = x_at + top * x_steps.inner + left
             ask_ahead(x, start, x_steps.inner, count * down.stride, along, lanes)
@@ -189,25 +199,33 @@ def depthwise_weight_rows(
                 g.prefetch(g_place + i * g_steps.line + AHEAD // g.dtype.itemsize)
             spread = along.spread(lanes)
             if (left >= 0) and (left + spread <= wide.size) and (o + lanes <= wide.count):
-                add(count, top, start, g_place, None, None)
+                add(acc, count, top, start, g_place, None, None)
             else:
                 # For the last, partial vector of an output row only the inputs of its pixels are
                 # read.
                 limit = kl.min(wide.count - o, lanes) * along.stride
                 masks = masks_of(left, along, lanes, wide.size, limit)
-                add(count, top, start, g_place, below(wide.count - o, lanes), masks)
+                add(acc, count, top, start, g_place, below(wide.count - o, lanes), masks)
 
-    for image in kl.range(images):
-        x_at, g_at = x_steps.at(image, group), g_steps.at(image, group) + output * g_steps.inner
-        main = high.count // rows * rows
-        for y in kl.range(0, main, rows):
-            block(rows, x_at, g_at, y)
-        if rows > 1:
-            for y in kl.range(main, high.count):
-                block(1, x_at, g_at, y)
-    to = (group * outputs + output) * (down.taps * along.taps)
-    for number, total in enumerate(sums(list(acc))):
-        c[to + number] = total.to(c.dtype)
+    tiles = (taps_along + along.taps - 1) // along.taps
+    for tile in kl.range((taps_down + down.taps - 1) // down.taps * tiles):
+        row = kl.min(tile // tiles * down.taps, taps_down - down.taps)
+        column = kl.min(tile % tiles * along.taps, taps_along - along.taps)
+        corner = high.start + row * down.dilation, wide.start + column * along.dilation
+        acc = kl.registers((down.taps, along.taps), accumulate, lanes)
+        for image in kl.range(images):
+            x_at = x_steps.at(image, group)
+            g_at = g_steps.at(image, group) + output * g_steps.inner
+            main = high.count // rows * rows
+            for y in kl.range(0, main, rows):
+                block(acc, rows, corner, x_at, g_at, y)
+            if rows > 1:
+                for y in kl.range(main, high.count):
+                    block(acc, 1, corner, x_at, g_at, y)
+        to = ((group * outputs + output) * taps_down + row) * taps_along + column
+        for number, total in enumerate(sums(list(acc))):
+            place = to + number // along.taps * taps_along + number % along.taps
+            c[place] = total.to(c.dtype)
 
 
 @kl.kernel
@@ -373,8 +391,23 @@ def depthwise_weights_refusal(forward: Correlation) -> str | None:
         return "a group has several input channels"
     if forward.leads[2].size > _WEIGHTED:
         return f"tiles of a group's output channels read its input less often from {_WEIGHTED} on"
-    over = axes[1].terms * axes[2].terms > _SUMS
-    return f"its window has more than {_SUMS} taps" if over else None
+    return None
+
+
+def _tile_of(high: int, wide: int, registers: int) -> tuple[int, int]:
+    """Return the taps of a tile of a window down and along an image, about equal ones.
+
+    A tile is high rather than wide, since each row of the image is read once for all its windows.
+
+    >>> _tile_of(5, 5, 32), _tile_of(7, 7, 32), _tile_of(7, 7, 16), _tile_of(1, 51, 32)
+    ((5, 5), (7, 3), (7, 1), (1, 17))
+    """
+    if high * wide <= _SUMS:
+        return high, wide
+    # Beside the sums there are vectors of all rows that are read together.
+    most = registers - _ROWS - 3
+    down = -(-high // -(-high // most))
+    return down, -(-wide // -(-wide // (most // down)))
 
 
 def depthwise_weights(forward: Correlation, info: DeviceInfo) -> Launch:
@@ -383,8 +416,10 @@ def depthwise_weights(forward: Correlation, info: DeviceInfo) -> Launch:
     _, high, wide = three(forward)
     dtype = forward.a.dtype
     accumulate, lanes = vectors(forward, info)
+    registers = info.native.get("vector_registers", 16)
+    tall, long = _tile_of(high.terms, wide.terms, registers)
     # Registers beside the sums hold a vector of each row, and one of the input.
-    rows = info.native.get("vector_registers", 16) - high.terms * wide.terms - 3
+    rows = registers - tall * long - 3
     products = (
         images.size * groups.size * outputs.size * prod(a.count * a.terms for a in (high, wide))
     )
@@ -402,8 +437,10 @@ def depthwise_weights(forward: Correlation, info: DeviceInfo) -> Launch:
         g_steps=LineStrides(images.b, groups.b, outputs.b, high.b),
         high=_extent(high),
         wide=_extent(wide),
-        along=Along(wide.terms, wide.result, wide.summed),
-        down=Along(high.terms, high.result, high.summed),
+        taps_down=high.terms,
+        taps_along=wide.terms,
+        along=Along(long, wide.result, wide.summed),
+        down=Along(tall, high.result, high.summed),
         rows=min(max(rows, 1), _ROWS),
         lanes=lanes,
         accumulate=accumulate,
