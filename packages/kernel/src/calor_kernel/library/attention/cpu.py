@@ -449,27 +449,29 @@ def write_keys(
 def add_parts(
     parts: kl.In,
     target: kl.Out,
-    count: kl.Size,
+    rows: kl.Size,
     features: kl.Size,
     queries: kl.Size,
     number: kl.Size,
     split: kl.Size,
+    share: kl.Size,
     *,
     width: int,
-    share: int,
     causal: bool,
     accumulate: DType,
 ) -> None:
-    """Add the parts of the queries from all ranges of ``split`` keys; ``causal``: visible ones."""
-    start = kl.absolute_position() * (width * share)
-    for i in kl.loop_range(start, kl.min(start + width * share, count), width):
-        places = along(i, width)
-        inside = places < count
-        sums = kl.constant(0, accumulate, width)
-        for part in kl.loop_range(number):
-            there = inside
-            if causal:
-                row = places // features % queries
-                there = inside & (row >= part * split)
-            sums = sums + parts.load(part * count + i, width, mask=there)
-        target.store(i, sums.to(target.dtype), mask=inside)
+    """Add the parts of ``share`` query rows from all ranges of ``split`` keys.
+
+    ``causal``: only of ranges with keys that a query sees; others have no part of it.
+    """
+    count = rows * features
+    first = kl.cube_position(0) * share
+    for row in kl.loop_range(first, kl.min(first + share, rows)):
+        seen = kl.min(number, row % queries // split + 1) if causal else number
+        for p in kl.loop_range(0, features, width):
+            inside = along(p, width) < features
+            sums = kl.constant(0, accumulate, width)
+            for part in kl.loop_range(seen):
+                at = part * count + row * features + p
+                sums = sums + parts.load(at, width, mask=inside)
+            store_part(target.at(row * features), p, sums.to(target.dtype), features)

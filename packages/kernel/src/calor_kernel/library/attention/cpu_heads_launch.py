@@ -58,7 +58,8 @@ def heads_gradient_refusal(problem: Attention, request: Request) -> str | None:
     if problem.group > 1:
         return "query heads share key heads"
     b = _rooms(problem, request)
-    if not problem.causal and problem.keys % b.lanes == 0 and b.features + b.values > b.lanes:
+    p, whole = problem, problem.keys % b.lanes == 0 and b.features + b.values > b.lanes
+    if whole and not p.causal and p.dtype is p.accumulate:
         return "the keys of a head fill vectors"
     elements = (b.queries + b.keys) * (b.features + b.values) + 2 * b.queries * b.keys
     return None if elements * request.info.vector_bytes <= PRIVATE else _LARGE

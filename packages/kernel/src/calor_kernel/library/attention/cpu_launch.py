@@ -47,7 +47,7 @@ _SHARE = 32_000_000
 _GRADIENT_KEYS = 128
 # Minimum of queries of a cube for which the gradients' blocks pay.
 _GRADIENT_QUERIES = 12
-# Vectors of parts of a gradient that a cube adds.
+# About the vectors of a gradient that a cube adds from parts.
 _ADDED = 64
 # Maximum of queries for which packing the keys does not pay.
 _FEW = 5
@@ -311,21 +311,22 @@ def add_query_parts(
     p = problem
     count = p.rows * p.features
     if count:
+        share = greatest(1, _ADDED * b.lanes // p.features)
         steps.add(
             add_parts,
-            Grid.line(-(-count // (_ADDED * b.lanes))),
+            Grid.line(-(-p.rows // share)),
             Effort(
                 "attention gradient sum", number * count, number * count * p.accumulate.itemsize
             ),
             parts=parts,
             target=Bound(Output(0), p.dtype),
-            count=count,
+            rows=p.rows,
             features=p.features,
             queries=p.queries,
             number=number,
             split=split,
+            share=share,
             width=b.lanes,
-            share=_ADDED,
             causal=p.causal,
             accumulate=p.accumulate,
         )

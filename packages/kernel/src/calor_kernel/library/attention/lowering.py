@@ -164,18 +164,12 @@ def gradient_of_rows(problem: Attention, request: Request) -> Work | None:
     return work if isinstance(work.way, Way) and work.way.name in _OF_ROWS else None
 
 
-def _whole_heads(problem: Attention, request: Request) -> bool:
-    """Return whether a lane for each head is the first choice for the gradients."""
-    refused = gradient_tiles_refusal(problem, request) is not None
-    return refused and heads_gradient_refusal(problem, request) is None
-
-
 def reads_upstream(problem: Attention, request: Request) -> bool:
     """Return whether the gradients' first choice reads the upstream gradient as it lies."""
     view = request.inputs[0]
     if reads_in_place(view, request.info):
         return True
-    return has_whole_rows(view) and _whole_heads(problem, request)
+    return has_whole_rows(view) and heads_gradient_refusal(problem, request) is None
 
 
 def _named(
@@ -203,8 +197,8 @@ def _bias_by_mma(task: Task, request: Request) -> Iterable[Work]:
 # The ways of each op, the most promising first.
 FORWARD: Final[Table[Task]] = Table(
     "attention",
-    _named(_REGISTERS, tile_registers_refusal, forward_by_tile_registers),
     _named(_HEADS, heads_refusal, forward_by_heads),
+    _named(_REGISTERS, tile_registers_refusal, forward_by_tile_registers),
     _by_tiles(forward_by_tiles),
     _named(_SPLITS, split_refusal, forward_by_splits),
     _named(_PRODUCTS, products_refusal, forward_by_products),
@@ -212,8 +206,8 @@ FORWARD: Final[Table[Task]] = Table(
 )
 GRADIENT: Final[Table[Task]] = Table(
     "attention_gradient",
-    _named(_REGISTERS, gradient_tiles_refusal, gradients_by_tile_registers),
     _named(_HEADS, heads_gradient_refusal, gradients_by_heads),
+    _named(_REGISTERS, gradient_tiles_refusal, gradients_by_tile_registers),
     _by_tiles(gradients_by_tiles),
     _named(_SPLITS, gradient_split_refusal, gradients_by_splits),
     _named(_PRODUCTS, products_refusal, gradients_by_products),
