@@ -19,8 +19,10 @@ _QUIET = frozenset(
 )
 # A product that fills a device, and one that fills a processor.
 _LARGE, _FEW = 8192, 1024
-# Runs of a step in which each launch is timed, and of the launches that add one to numbers.
-_RUNS, _STARTS = 3, 10
+# Runs of a step in which each launch is timed: few, or those of half a second up to a maximum.
+_RUNS, _MOST_RUNS, _SECONDS = 3, 50, 0.5
+# Runs of the launches that multiply, and add one to numbers.
+_STARTS = 10
 # Numbers that are larger than all caches: of a processor, and of a device with its own memory.
 _PROCESSOR_COUNT, _DEVICE_COUNT = 1 << 24, 1 << 26
 # The least numbers by which a rate is measured: below, a launch is mostly its start.
@@ -88,7 +90,11 @@ def of_step(step: Ours, ceilings: Ceilings, described: bool = False) -> list[Row
     step.run(2)
     step.wait()
     taken: list[list[Any]] = []
-    for _ in range(1 if described else _RUNS):
+    for number in range(_MOST_RUNS):
+        if number == 1 and described:
+            break
+        if number >= _RUNS and number * sum(one.seconds for one in taken[0]) > _SECONDS:
+            break
         with calor.device(step.device), calor_kernel.profile(step.device) as profile:
             step.run()
         if taken and len(profile.events) != len(taken[0]):
@@ -139,7 +145,7 @@ def ceilings_of(step: Ours) -> Ceilings:
         times = []
         calor.eval(x @ x)
         with calor_kernel.profile(step.device) as profile:
-            for _ in range(3):
+            for _ in range(_STARTS):
                 before = profile.seconds
                 calor.eval(x @ x)
                 times.append(profile.seconds - before)

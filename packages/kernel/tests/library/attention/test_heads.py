@@ -83,6 +83,14 @@ def test_register_tiles_serve_other_problems(row, op):
     assert first(row, op) == "register tiles"
 
 
+def test_small_heads_fill_no_tile_registers():
+    info = replace(INFO, features=INFO.features | {"tile_bfloat16"})
+    row = Row(4, 4, 4, 16, 16, 8, 8)
+    for op in ("attention", "attention_gradient"):
+        assert first(row, op, bfloat16, info) == "heads"
+        assert first(replace(row, features=128, values=128), op, bfloat16, info) == "tile registers"
+
+
 def test_vectors_of_two_elements_hold_no_heads():
     info = replace(INFO, vector_bytes=16)
     assert first(ROWS[0], "attention", info=info) == "heads"
