@@ -305,6 +305,20 @@ def test_ways_of_weight_gradients(row, way, dropped):
     assert {one.variant: one.reason for one in works.dropped} == dropped
 
 
+def test_depthwise_weight_gradients_copy_rows_that_are_not_contiguous(backend):
+    load_families()
+    x, w, stride, padding, dilation, groups = LARGE
+    known = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    n, c, high, wide = x
+    last = View(x, (c * high * wide, 1, wide * c, c), float32)
+    grown = (n, 2 * c, high, wide)
+    other = View(grown, (2 * c * high * wide, 1, 2 * wide * c, 2 * c), float32)
+    for views in ((last, other), (View.dense(spec(x, float32)), other)):
+        request = Request("conv_weight_gradient", known, views, (spec(w, float32),), ONE_UNIT)
+        assert LOWERINGS["conv_weight_gradient"](request)[0].variant == "depthwise"
+    check(backend, "conv_weight_gradient", LARGE, "float32", reordered=True)
+
+
 @pytest.mark.parametrize("op", OPS[1:])
 @pytest.mark.parametrize("window", [(1, 1), (4, 4)])
 def test_gradients_of_whole_windows_are_products(op, window):

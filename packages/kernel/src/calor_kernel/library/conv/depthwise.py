@@ -1,12 +1,13 @@
 """Depthwise convolutions and their gradients, row by row.
 
-Requirements: memory is the limit, so rows are read and written in place, with strides too, and
-nothing is copied. Masks handle the ends of rows; the middle needs none. The unit that writes an
-element of the input gradient computes its whole sum.
+Requirements: memory is the limit, so rows are read and written in place, with strides too; only
+weight gradients copy rows that are not contiguous. Masks handle the ends of rows; the middle needs
+none. The unit that writes an element of the input gradient computes its whole sum.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 from calor.dtypes import DType
@@ -14,7 +15,7 @@ from calor_kernel import language as kl
 from calor_kernel.contract.choices import hinted
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch, operand
-from calor_kernel.contract.work import Launch, Output
+from calor_kernel.contract.work import Input, Launch, Output, View
 from calor_kernel.library.conv.padded_rows import Placement, effort, is_flat, three, vectors
 from calor_kernel.library.conv.problem import Axis, Correlation
 from calor_kernel.library.conv.row_windows import (
@@ -37,6 +38,7 @@ from calor_kernel.library.conv.vector_tiles import (
     sums,
     within,
 )
+from calor_kernel.library.steps import Steps
 
 
 @kl.kernel
@@ -384,9 +386,9 @@ def depthwise_weights_refusal(forward: Correlation) -> str | None:
 
     ``forward`` is the convolution, with the output gradient for its second operand.
     """
-    axes = three(forward)
-    if not is_flat(axes) or axes[2].b != 1:
-        return "it has three spatial axes, or rows that are not contiguous"
+    deep, high, wide = three(forward)
+    if not is_flat((deep, high, replace(wide, a=1))):
+        return "it has three spatial axes"
     if forward.depth.size != 1:
         return "a group has several input channels"
     if forward.leads[2].size > _WEIGHTED:
@@ -410,8 +412,50 @@ def _tile_of(high: int, wide: int, registers: int) -> tuple[int, int]:
     return down, -(-wide // -(-wide // (most // down)))
 
 
-def depthwise_weights(forward: Correlation, info: DeviceInfo) -> Launch:
-    """Return the launch of a weight gradient that :func:`depthwise_weights_refusal` takes."""
+def depthwise_weights_steps(forward: Correlation, steps: Steps, info: DeviceInfo) -> None:
+    """Add the launches of a weight gradient that :func:`depthwise_weights_refusal` takes.
+
+    Operands whose rows are not contiguous are copied.
+    """
+    images, groups, outputs = forward.leads
+    _, high, wide = three(forward)
+    x, g = operand(0, forward.a), operand(1, forward.b)
+    if wide.size != 1 and wide.a != 1:
+        shape = images.size, groups.size, high.size, wide.size
+        x = _contiguous(0, forward.a, shape, (images.a, groups.a, high.a, wide.a), steps, info)
+        plane = high.size * wide.size
+        images, groups = replace(images, a=groups.size * plane), replace(groups, a=plane)
+        high, wide = replace(high, a=wide.size), replace(wide, a=1)
+    if wide.count != 1 and wide.b != 1:
+        sizes = images.size, groups.size, outputs.size, high.count, wide.count
+        strides = images.b, groups.b, outputs.b, high.b, wide.b
+        g = _contiguous(1, forward.b, sizes, strides, steps, info)
+        plane = high.count * wide.count
+        group = outputs.size * plane
+        images, groups = replace(images, b=groups.size * group), replace(groups, b=group)
+        outputs = replace(outputs, b=plane)
+        high, wide = replace(high, b=wide.count), replace(wide, b=1)
+    given = replace(forward, leads=(images, groups, outputs), axes=(high, wide))
+    steps.launches.append(_depthwise_weights(given, x, g, info))
+
+
+def _contiguous(
+    number: int,
+    view: View,
+    sizes: tuple[int, ...],
+    strides: tuple[int, ...],
+    steps: Steps,
+    info: DeviceInfo,
+) -> Bound:
+    """Return memory with an operand's elements in the order of its axes."""
+    made = steps.room(prod(sizes), view.dtype)
+    source = View(sizes, strides, view.dtype, view.offset)
+    steps.copy(source, Input(number), made.place, info)
+    return made
+
+
+def _depthwise_weights(forward: Correlation, x: Bound, g: Bound, info: DeviceInfo) -> Launch:
+    """Return the launch of a weight gradient whose rows are contiguous."""
     images, groups, outputs = forward.leads
     _, high, wide = three(forward)
     dtype = forward.a.dtype
@@ -428,8 +472,8 @@ def depthwise_weights(forward: Correlation, info: DeviceInfo) -> Launch:
         depthwise_weight_rows,
         Grid((groups.size, outputs.size, 1)),
         Effort("conv depthwise weights", 2 * products, nbytes),
-        x=operand(0, forward.a),
-        g=operand(1, forward.b),
+        x=x,
+        g=g,
         c=Bound(Output(), dtype),
         images=images.size,
         outputs=outputs.size,

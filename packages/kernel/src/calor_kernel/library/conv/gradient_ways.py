@@ -11,7 +11,10 @@ from typing import Final
 from calor.dtypes import float32
 from calor_kernel.contract.ways import Way
 from calor_kernel.contract.work import Request
-from calor_kernel.library.conv.depthwise import depthwise_weights, depthwise_weights_refusal
+from calor_kernel.library.conv.depthwise import (
+    depthwise_weights_refusal,
+    depthwise_weights_steps,
+)
 from calor_kernel.library.conv.direct_rows_launch import phases_refusal, phases_steps
 from calor_kernel.library.conv.disjoint_windows import alone_refusal, patches_works
 from calor_kernel.library.conv.one_unit_rows import DIRECT, SMALL_WIDTH, WINDOWS, made, refused
@@ -48,7 +51,7 @@ _SMALL_WIDTH_WEIGHTS: Final[Way[Convolution]] = Way(
 _DEPTHWISE_WEIGHTS: Final[Way[Convolution]] = Way(
     "depthwise",
     refused(lambda p, info: depthwise_weights_refusal(forward_of(p))),
-    made(lambda p, steps, info: steps.launches.append(depthwise_weights(forward_of(p), info))),
+    made(lambda p, steps, info: depthwise_weights_steps(forward_of(p), steps, info)),
     spare=True,
 )
 _WEIGHT_ROWS: Final[Way[Convolution]] = Way(
