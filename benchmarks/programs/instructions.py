@@ -1,6 +1,7 @@
 """The instructions of an object file's function: their text, and what memory each of them touches.
 
-Requirements: binutils' objdump reads the code, as it ran; the text is what llvm-mca takes.
+Requirements: binutils' objdump reads the code, as it ran; the text is what llvm-mca takes. Gathers
+and scatters are instructions without memory, since stepping does not see the vectors of places.
 """
 
 from __future__ import annotations
@@ -114,6 +115,8 @@ def _memory(text: str) -> Memory | None:
         return None
     shift = int(place[1], 0) if place[1] else 0
     base, index = (part and part.removeprefix("%") for part in (place[2], place[3]))
+    if index is not None and index.startswith(("xmm", "ymm", "zmm")):
+        return None
     if name.startswith("tile"):
         stores = name.startswith("tilestore")
         row = (shift, base, index, 1, _ROW_BYTES, _ROWS)

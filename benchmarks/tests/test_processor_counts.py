@@ -63,6 +63,7 @@ TEXT = """
   33:\tlea    0x8(%rax),%rax
   37:\tjb     10 <kernel>
   39:\tcmp    %rax,(%rdi)
+  3b:\tvgatherdps (%rax,%zmm2,4),%zmm1{%k1}
   3c:\tret
 """
 
@@ -85,6 +86,7 @@ def test_instructions_tell_what_they_touch() -> None:
         None,
         (8, True, False, False),
         None,
+        None,
     ]
     assert found[4].memory is not None
     assert found[4].memory.rows == 16
@@ -94,7 +96,10 @@ def test_instructions_tell_what_they_touch() -> None:
     loop = dict.fromkeys((one.at for one in found[:8]), 5)
     first, second = port_model.blocks(found, {**loop, found[8].at: 1, found[9].at: 1})
     assert (first.count, len(first.lines), first.lines[-1]) == (5, 8, "jb target")
-    assert (second.count, second.lines) == (1, ("cmp    %rax,(%rdi)",))
+    assert (second.count, second.lines) == (
+        1,
+        ("cmp    %rax,(%rdi)", "vgatherdps (%rax,%zmm2,4),%zmm1{%k1}"),
+    )
 
 
 class Product:
