@@ -76,8 +76,9 @@ def test_gradients(backend, row, dtype):
         (Row(1, 16, 16, 64, 64, 64, 64), "attention"),
         (SHARED, "attention_gradient"),
         (Row(2, 8, 8, 8, 16, 16, 16), "attention_gradient"),
+        (Row(2, 8, 8, 3, 8, 17, 16), "attention"),
     ],
-    ids=["few heads", "no room", "shared heads", "whole vectors of keys"],
+    ids=["few heads", "no room", "shared heads", "whole vectors of keys", "few queries"],
 )
 def test_register_tiles_serve_other_problems(row, op):
     assert first(row, op) == "register tiles"

@@ -46,6 +46,8 @@ def heads_refusal(problem: Attention, request: Request) -> str | None:
     cubes = -(-p.batch * p.heads // b.lanes)
     if p.batch * p.heads < b.lanes // 2 or 2 * cubes < request.info.cores:
         return "its heads fill no vectors of all cores"
+    if p.queries < TILE and max(p.features, p.values) > b.lanes:
+        return "few queries read long keys in place"
     elements = b.queries * b.features + b.keys * (b.features + b.values) + TILE * b.keys
     return None if elements * request.info.vector_bytes <= PRIVATE else _LARGE
 
