@@ -65,8 +65,9 @@ def parts_refusal(one: Convolution, request: Request) -> str | None:
         return "it has more than three spatial axes"
     divided = prod(axis.divide for axis in p.axes)
     deep = p.depth.size * prod(-(-axis.terms // axis.divide) for axis in p.axes)
-    # Windows that are apart are packed by shuffles, or element by element.
-    least_rows = _ROWS if p.axes[-1].result == 1 else 2 * _ROWS
+    # Windows of one tap share nothing that is packed; those that are apart are packed by shuffles.
+    taps = prod(axis.terms for axis in p.axes)
+    least_rows = _ROWS if taps > 1 and p.axes[-1].result == 1 else 2 * _ROWS
     if p.leads[2].size < least_rows or deep < _TERMS:
         return f"it has fewer than {least_rows} rows of weights, or windows of {_TERMS} terms"
     windows = p.leads[0].size * prod(axis.count for axis in p.axes)
