@@ -79,11 +79,15 @@ Judge = Callable[[Problem, Sequence[Array]], None]
 
 
 def _check(kind: str, c: Case, dtype: DType, record: Record, judge: Judge) -> Check:
+    # What is recorded and not judged yet, by the seed.
+    held: dict[int, Problem] = {}
+
     def recorded(place: Place) -> Sequence[Any]:
-        return record(Problem(c, dtype, seed=place.seed), place)
+        problem = held[place.seed] = Problem(c, dtype, seed=place.seed)
+        return record(problem, place)
 
     def judged(place: Place, got: Sequence[Array]) -> None:
-        judge(Problem(c, dtype, seed=place.seed), got)
+        judge(held.pop(place.seed), got)
 
     def explain(place: Place) -> str:
         with calor.device(place.device):
@@ -103,6 +107,8 @@ def _narrow(c: Case, dtype: DType) -> list[DType]:
 
 
 def _pulled(problem: Problem, place: Place) -> Sequence[Any]:
+    if place.interactive:
+        return problem.gradients()
     return list(place.call(problem.pulled, *put([*problem.primals, *problem.cotangents])))
 
 
@@ -110,9 +116,11 @@ def _against_differences(problem: Problem, got: Sequence[Array]) -> None:
     """Compare some elements one by one, and all elements along a direction."""
     reference, bound = problem.reference, BOUNDS[problem.dtype.name]
     primals, cotangents = problem.primals, problem.cotangents
-    want = by_differences(reference.run, primals, cotangents, got, ELEMENTS, problem.seed)
+    # Many calls with other numbers, of which each would be recorded anew.
+    function = calor.jit(reference.run)
+    want = by_differences(function, primals, cotangents, got, ELEMENTS, problem.seed)
     close(got, want, problem.case.label, bound)
-    slope = inner(cotangents, along(reference.run, primals, problem.tangents))
+    slope = inner(cotangents, along(function, primals, problem.tangents))
     _near(inner(got, problem.tangents), slope, got, bound)
 
 
@@ -120,8 +128,7 @@ def _against_wide(wide: DType) -> Judge:
     def judge(problem: Problem, got: Sequence[Array]) -> None:
         widened = problem.widened(wide)
         with calor.device("numpy"):
-            exact = widened.pulled(*put([*widened.primals, *widened.cotangents]))
-            want = [t.numpy() for t in exact]
+            want = [t.numpy() for t in widened.gradients(problem.cotangents)]
         rounded = [a.astype(w.dtype) for a, w in zip(got, want, strict=True)]
         assert [a.dtype for a in got] == [p.dtype for p in problem.primals], "dtypes of gradients"
         close(rounded, want, problem.case.label, BOUNDS[problem.dtype.name])
@@ -140,10 +147,10 @@ def _pulled_twice(problem: Problem, place: Place) -> Sequence[Any]:
 
 
 def _second_order(problem: Problem, got: Sequence[Array]) -> None:
-    reference, arrays = problem.reference, [*problem.primals, *problem.cotangents]
+    pulled, arrays = calor.jit(problem.reference.pulled), [*problem.primals, *problem.cotangents]
     for seed in range(3):
         directions = alike(arrays, seed)
-        slope = inner(problem.tangents, along(reference.pulled, arrays, directions))
+        slope = inner(problem.tangents, along(pulled, arrays, directions))
         _near(inner(got, directions), slope, got, BOUNDS[problem.dtype.name])
 
 

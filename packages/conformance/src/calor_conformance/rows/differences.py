@@ -71,8 +71,7 @@ class Problem:
         if made is None:
             # Recorded only, for a device that runs jitted functions only.
             graph = calor.trace(self.run, *put(self.primals, self.device))
-            made = [(spec.shape, spec.dtype.numpy) for spec in graph.output_specs]
-            self.case.outputs[self.dtype] = made
+            made = self._known(graph.output_specs)
         return alike([np.empty(shape, kind) for shape, kind in made], 7)
 
     @cached_property
@@ -86,15 +85,17 @@ class Problem:
         with calor.device(REFERENCE):
             return Problem(self.case, self.dtype, REFERENCE, seed=self.seed, arrays=self.arrays)
 
+    def _known(self, outputs: Sequence[Any]) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
+        """Store the shapes and types of the float outputs, given as tensors or specs."""
+        made = self.case.outputs[self.dtype] = [(t.shape, t.dtype.numpy) for t in outputs]
+        return made
+
     def widened(self, wide: DType) -> Problem:
-        """Return the same numbers and cotangents in a wider dtype, on the reference."""
+        """Return the same numbers in a wider dtype, on the reference."""
         arrays = [a.astype(wide.numpy) if i in self.places else a
                   for i, a in enumerate(self.arrays)]  # fmt: skip
-        own = self.cotangents
         with calor.device(REFERENCE):
-            made = Problem(self.case, wide, REFERENCE, arrays=arrays)
-            made.cotangents = [g.astype(m.dtype) for g, m in zip(own, made.cotangents, strict=True)]
-        return made
+            return Problem(self.case, wide, REFERENCE, arrays=arrays)
 
     def run(self, *moving: Any) -> list[Any]:
         """Return the float outputs for these float operands."""
@@ -109,6 +110,17 @@ class Problem:
         n = len(self.places)
         _, pull = calor.vjp(lambda *x: self.run(*x), *operands[:n])
         return list(pull(list(operands[n:])))
+
+    def gradients(self, cotangents: Sequence[Array] | None = None) -> list[Any]:
+        """Return the gradients as tensors, recorded and not traced; for cotangents of other types.
+
+        By default they are the problem's own.
+        """
+        made, pull = calor.vjp(lambda *x: self.run(*x), *put(self.primals, self.device))
+        kinds = [dtype for _, dtype in self._known(made)]
+        own = self.cotangents if cotangents is None else cotangents
+        given = [np.asarray(g, kind) for g, kind in zip(own, kinds, strict=True)]
+        return list(pull(put(given, self.device)))
 
 
 def alike(arrays: Sequence[Array], seed: int) -> list[Array]:
