@@ -345,7 +345,8 @@ class OpTableExecutable:
         self.steps: list[Step] = []
         # What the list of values holds after the inputs before a run: the constants.
         self._room: list[Any] = [None] * (len(graph.specs) - len(graph.inputs))
-        for node, ends in zip(graph.nodes, graph.last_uses(), strict=True):
+        every = graph.last_uses()
+        for node, ends in zip(graph.nodes, every, strict=True):
             step = _step(table[node.op.name], node, ends)
             if node.op.name in backend.constants:
                 self._room[step.slot - len(graph.inputs)] = step.function()
@@ -354,7 +355,7 @@ class OpTableExecutable:
         kept: dict[str, Sharing] = dict.fromkeys(backend.constants, "always")
         scratch = [backend.scratch(index, node, graph) for node in graph.nodes]
         views = {**backend.views, **kept}
-        self.required_bytes, self.largest = bytes_needed(graph, views, scratch)
+        self.required_bytes, self.largest = bytes_needed(graph, views, scratch, every)
         self._given = graph.input_specs
         self._made = graph.output_specs
 
@@ -442,7 +443,10 @@ class OpTableExecutable:
 
 
 def bytes_needed(
-    graph: Graph, views: Mapping[str, Sharing], scratch: Sequence[int] = ()
+    graph: Graph,
+    views: Mapping[str, Sharing],
+    scratch: Sequence[int] = (),
+    ends: Sequence[Sequence[int]] | None = None,
 ) -> tuple[int, str | None]:
     """Return how many bytes a run occupies at most, and the op with the largest result.
 
@@ -457,39 +461,43 @@ def bytes_needed(
         The ops whose result shares the memory of their first operand.
     scratch : sequence of int, optional
         The bytes that each node's function allocates for its own work; by default none.
+    ends : sequence, optional
+        What `Graph.last_uses` returns, where it is known.
 
     Returns
     -------
     tuple
         The number of bytes, and the op's name or None.
     """
+    specs = graph.specs
     # For each value, the allocations that it keeps alive, named by the value that made them.
-    holds: list[frozenset[int]] = [frozenset()] * len(graph.specs)
-    users: dict[int, int] = {}
+    holds: list[tuple[int, ...]] = [()] * len(specs)
+    users = [0] * len(specs)
     in_use = peak = most = 0
     largest: str | None = None
     beside = iter(scratch)
-    for node, ends in zip(graph.nodes, graph.last_uses(), strict=True):
+    for node, ended in zip(graph.nodes, graph.last_uses() if ends is None else ends, strict=True):
         sharing = views.get(node.op.name)
-        below = holds[node.inputs[0]] if sharing is not None and node.inputs else frozenset()
+        below = holds[node.inputs[0]] if sharing is not None and node.inputs else ()
+        fresh = in_use
         for o in node.outputs:
-            own = frozenset() if sharing == "always" else frozenset((o,))
-            holds[o] = own | below
+            if sharing == "always":
+                holds[o] = below
+            else:
+                # What a node makes is none of what was there before.
+                holds[o] = (o, *below)
+                fresh += specs[o].nbytes
             for allocation in holds[o]:
-                users[allocation] = users.get(allocation, 0) + 1
-        working = next(beside, 0)
-        peak = max(peak, in_use + working)
-        if sharing != "always":
-            nbytes = sum(graph.specs[o].nbytes for o in node.outputs)
-            in_use += nbytes
-            peak = max(peak, in_use + working)
-            if nbytes > most:
-                most, largest = nbytes, node.op.name
-        for v in ends:
+                users[allocation] += 1
+        if fresh - in_use > most:
+            most, largest = fresh - in_use, node.op.name
+        in_use = fresh
+        peak = max(peak, in_use + next(beside, 0))
+        for v in ended:
             for allocation in holds[v]:
                 users[allocation] -= 1
                 if not users[allocation]:
-                    in_use -= graph.specs[allocation].nbytes
+                    in_use -= specs[allocation].nbytes
     seen: set[int] = set()
     for o in graph.outputs:
         # A result that may be a view has an allocation of its own, or is copied to one.

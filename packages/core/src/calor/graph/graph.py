@@ -121,13 +121,16 @@ class Graph:
         list of tuple of int
             One tuple for each node, without inputs and outputs of the graph.
         """
-        keep = set(self.outputs) | set(self.inputs)
-        seen: set[int] = set()
+        # What is kept, or read by a node that was seen already.
+        seen = {*self.outputs, *self.inputs}
         result: list[tuple[int, ...]] = []
         for node in reversed(self.nodes):
-            ends = [v for v in (*node.inputs, *node.outputs) if v not in seen and v not in keep]
-            ends = list(dict.fromkeys(ends))
-            seen.update(ends)
+            ends: list[int] = []
+            for values in (node.inputs, node.outputs):
+                for v in values:
+                    if v not in seen:
+                        seen.add(v)
+                        ends.append(v)
             result.append(tuple(ends))
         result.reverse()
         return result

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from calor.graph.graph import Builder, Graph, prune
+from calor.graph.graph import Builder, Graph, Node, prune
 from calor.graph.op import Op, Signature, register, signature
 from calor.interning import remember
 from calor.specs import Spec
@@ -62,6 +62,7 @@ def decode(
     ``stop``, which stops its gradient.
     """
     builder = Builder()
+    specs, nodes = builder.specs, builder.nodes
     entries = list(walk(codes))
     numbers = {
         position: builder.input(sig.outputs[0], sig.attributes["host"])
@@ -87,6 +88,9 @@ def decode(
             operands = [seen(position - d) for d in distances]
         else:
             operands = [numbers[position - d] for d in distances]
-        made = builder.add(sig.op, operands, sig.attributes, sig.outputs)
-        numbers.update(zip(range(position, position + len(made)), made, strict=True))
+        made = len(specs)
+        specs += sig.outputs
+        results = tuple(range(made, len(specs)))
+        nodes.append(Node(sig.op, tuple(operands), dict(sig.attributes), results))
+        numbers.update(zip(range(position, position + len(results)), results, strict=True))
     return prune(builder.build([seen(p) for p in outputs]))
