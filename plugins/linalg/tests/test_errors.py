@@ -141,6 +141,42 @@ def test_cholesky_raises_where_it_is_called(
     assert linalg.cholesky(calor.zeros((2, 0, 0)), upper=upper).shape == (2, 0, 0)
 
 
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize(("n", "bad"), [(1, 0), (6, 0), (6, 3), (70, 41), (70, 69)])
+def test_factors_up_to_the_first_bad_pivot(
+    n: int, bad: int, whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not whole:
+        monkeypatch.setattr(rows, "cholesky_or_nan", definitions.cholesky)
+    a = np.random.default_rng(n).standard_normal((n, n))
+    good = a @ a.T + n * np.eye(n)
+    spoilt = good.copy()
+    spoilt[bad, bad] = -1.0
+    stack = np.stack([spoilt, good])
+    low, info = (t.numpy() for t in linalg.cholesky_ex(calor.asarray(stack)))
+    assert info.tolist() == [bad + 1, 0]
+    np.testing.assert_allclose(low[1], np.linalg.cholesky(good), rtol=1e-12)
+    # The rows above the spoilt one do not see it.
+    np.testing.assert_allclose(low[0, :bad, :bad], np.linalg.cholesky(good)[:bad, :bad])
+    assert np.isfinite(low[0, :, :bad]).all()
+
+
+def test_factors_without_an_error_take_no_loop() -> None:
+    graph = calor.trace(linalg.cholesky_ex, calor.zeros((2, 70, 70)))
+    names = {node.op.name for node in graph.nodes}
+    assert "cholesky_or_nan" in names
+    assert not names & {"scan", "while_loop"}
+
+
+def test_gradients_without_an_error_are_those_of_cholesky() -> None:
+    x = calor.asarray([[4.0, 1.0], [1.0, 3.0]])
+    found = [
+        calor.grad(lambda x, f=f: (f(x) * calor.asarray([[1.0, 0.0], [2.0, 3.0]])).sum())(x)
+        for f in (linalg.cholesky, lambda x: linalg.cholesky_ex(x).L)
+    ]
+    assert found[0].tolist() == found[1].tolist()
+
+
 def test_a_jitted_cholesky_raises_on_the_reference() -> None:
     with pytest.raises(linalg.LinAlgError, match="add a small number to its diagonal"):
         calor.jit(linalg.cholesky)(-M).numpy()

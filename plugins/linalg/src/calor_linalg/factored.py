@@ -311,7 +311,7 @@ def cholesky_ex(x: Operand, /, *, upper: bool = False) -> CholeskyResult:
     """
     x = as_tensor(x)
     rules.square("cholesky_ex", x._value.spec)
-    low: Any = definitions.cholesky(mx.adjoint(x) if upper else x)
+    low: Any = rows.cholesky_or_nan(mx.adjoint(x) if upper else x)
     pivots = mx.real_part(mx.diagonal(low))
     good = e.isfinite(pivots) & (pivots > 0)
     n = pivots.shape[-1]

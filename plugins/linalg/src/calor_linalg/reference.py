@@ -30,6 +30,31 @@ def cholesky(x: Array, *, upper: bool) -> Array:
     return np.linalg.cholesky(x, upper=upper)
 
 
+def cholesky_or_nan(x: Array) -> Array:
+    """Return the lower L with x = L Lᴴ, with what is no number from the first bad pivot on."""
+    try:
+        return np.linalg.cholesky(x)
+    except np.linalg.LinAlgError:
+        # One matrix without a factor fails the whole stack.
+        flat = x.reshape(-1, *x.shape[-2:])
+        return np.stack([_partial_cholesky(matrix) for matrix in flat]).reshape(x.shape)
+
+
+def _partial_cholesky(x: Array) -> Array:
+    """Return the factor of one matrix column by column, as far as it has one."""
+    try:
+        return np.linalg.cholesky(x)
+    except np.linalg.LinAlgError:
+        low = np.zeros_like(x)
+    with np.errstate(all="ignore"):
+        for j in range(x.shape[-1]):
+            rest = x[j:, j] - low[j:, :j] @ low[j, :j].conj()
+            pivot = np.sqrt(rest[0].real)
+            low[j:, j] = rest / pivot
+            low[j, j] = pivot
+    return low
+
+
 def qr(x: Array, *, mode: Literal["reduced", "complete"]) -> tuple[Array, Array]:
     """Return Q (m, k) with orthonormal columns and upper R (k, n), x = Q R.
 

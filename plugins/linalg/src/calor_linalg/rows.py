@@ -52,6 +52,19 @@ cholesky = op(
 )
 
 
+# The same without an error: a matrix that is not positive definite has what is no number from its
+# first bad pivot on, and its neighbours in a stack have their factors.
+cholesky_or_nan = op(
+    "cholesky_or_nan",
+    square_rule("cholesky_ex"),
+    reference.cholesky_or_nan,
+    _cholesky_vjp,
+    saves="y",
+    decompose=lambda x: cholesky(x),
+    batch="leading",
+)
+
+
 # QR: Walter and Lehmann, "Algorithmic differentiation of linear algebra functions with application
 # in optimum experimental design" (2010); wide matrices as Q [R₁ R₂] with R₂ = Qᴴ X₂.
 def _qr_rule(x: Spec, *, mode: str) -> tuple[Spec, Spec]:
