@@ -35,6 +35,7 @@ from .checks import (
     changed_weights,
     collected_gradients,
     collectives,
+    commands_of_onnx,
     complex_parts,
     complex_points,
     composites,
@@ -129,6 +130,7 @@ from .checks import (
     numbers_of_sizes,
     one_option_apart,
     opened_twice,
+    operated_servers,
     options_of_layers,
     orders_of_axes,
     orders_of_views,
@@ -391,6 +393,7 @@ def _contracts() -> Iterator[Check]:
     yield from imported_models.imported_models()
     yield from examples_of_onnx.examples_of_onnx()
     yield from ways_of_models.ways_of_models()
+    yield from commands_of_onnx.commands_of_onnx()
     yield from drawn_models.drawn_models()
     yield from exported_models.exported_models()
     yield from exported_programs.exported_programs()
@@ -398,6 +401,7 @@ def _contracts() -> Iterator[Check]:
     yield from routed_flows.routed_flows()
     yield from served_devices.served_devices()
     yield from contracts_of_devices.contracts_of_devices()
+    yield from operated_servers.operated_servers()
     yield from served_models.served_models()
     yield from served_limits.served_limits()
     yield from served_together.served_together()
