@@ -140,6 +140,7 @@ from .checks import (
     partial_states,
     partitions,
     persistence,
+    planned_placements,
     points,
     printed,
     probabilities,
@@ -402,6 +403,7 @@ def _contracts() -> Iterator[Check]:
     yield from served_devices.served_devices()
     yield from contracts_of_devices.contracts_of_devices()
     yield from operated_servers.operated_servers()
+    yield from planned_placements.planned_placements()
     yield from served_models.served_models()
     yield from served_limits.served_limits()
     yield from served_together.served_together()

@@ -198,6 +198,10 @@ def _forms(array: Array) -> dict[str, Array]:
     }  # fmt: skip
 
 
+def _values(loaded: Any, given: dict[str, Array]) -> Any:
+    return loaded.run(given).values()
+
+
 def _orders(rng: Rng, place: Place) -> None:
     package, made = import_module(PACKAGE), _Drawn(rng)
     loaded = package.load(made.proto, device=place.device)
@@ -209,10 +213,9 @@ def _orders(rng: Rng, place: Place) -> None:
         kept = {n: f[form] for n, f in forms.items()}
         before = {n: a.copy() for n, a in kept.items()}
         ways: dict[str, Callable[[], Any]] = {
-            "run": lambda kept=kept: loaded.run(kept).values(),
-            "a call": lambda kept=kept: loaded(*kept.values()),
-            "a session": lambda kept=kept: session.run(None, kept),
-        }  # type: ignore[misc]
+            "run": partial(_values, loaded, kept), "a call": partial(loaded, *kept.values()),
+            "a session": partial(session.run, None, kept),
+        }  # fmt: skip
         for way, run in ways.items():
             for number, (got, want) in enumerate(zip(run(), (y, z), strict=True)):
                 agree(got, want, f"output {number} of {way} with {form}")
