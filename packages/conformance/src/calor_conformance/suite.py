@@ -77,6 +77,7 @@ from .checks import (
     exported_models,
     exported_programs,
     extreme_points,
+    factored_systems,
     features,
     files_of_numpy,
     forms_of_arguments,
@@ -404,6 +405,7 @@ def _contracts() -> Iterator[Check]:
     yield from contracts_of_devices.contracts_of_devices()
     yield from operated_servers.operated_servers()
     yield from planned_placements.planned_placements()
+    yield from factored_systems.factored_systems()
     yield from served_models.served_models()
     yield from served_limits.served_limits()
     yield from served_together.served_together()

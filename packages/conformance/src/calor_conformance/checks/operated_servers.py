@@ -9,6 +9,7 @@ each line as a whole, whatever was in its file before.
 from __future__ import annotations
 
 import argparse
+import inspect
 import io
 import json
 import logging
@@ -19,6 +20,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from functools import partial
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,7 +29,6 @@ import numpy as np
 from calor.errors import ArgumentError, CalorError, FormatError
 
 from .base import Check, Place
-from .device_subjects import device_subjects
 
 CONTRACT: Final = "a server lets in, hands over and writes down what its operator says"
 PACKAGE: Final = "calor_http"
@@ -379,5 +380,15 @@ def _run(name: str, place: Place) -> None:
 
 def operated_servers() -> Iterator[Check]:
     """Yield the checks, if calor-http is installed."""
-    runs = {name: partial(_run, name) for name in _SUBJECTS}
-    yield from device_subjects(PACKAGE, runs, CONTRACT)
+    if find_spec(PACKAGE) is None:
+        return
+    for name, run in _SUBJECTS.items():
+        yield Check(
+            kind="devices",
+            subject=name,
+            tier="full",
+            contract=CONTRACT,
+            run=partial(_run, name),
+            text=partial(inspect.getsource, run),
+            looks=True,
+        )
