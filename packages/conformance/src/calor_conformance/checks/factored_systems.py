@@ -140,7 +140,7 @@ def _run(name: str, place: Place) -> None:
     dtypes = [d for d in (float32, float64, complex64, complex128)
               if info.dtypes.get(d) and info.supports("dot_general", d)]  # fmt: skip
     for turn in range(_TURNS):
-        if place.tries(turn, 5):
+        if place.tries(turn, 7):
             rng = np.random.default_rng([place.seed, 971, len(name), turn])
             _SUBJECTS[name](linalg, rng, dtypes[turn % len(dtypes)])
 
