@@ -166,6 +166,26 @@ def test_drawn_graphs_keep_their_bits(seed):
     assert len(again.nodes) <= len(made.nodes) + 2
 
 
+def _part_of_part(x):
+    return calor.exp((-calor.concat([x, x + 1]))[:8][::3])
+
+
+def _part_of_two_joins(x):
+    first = (-calor.concat([x, x + 1]))[:8]
+    return calor.concat([x[:4], x[4:] * 2]) * first
+
+
+@pytest.mark.parametrize("function", [_part_of_part, _part_of_two_joins])
+def test_parts_are_cut_where_what_they_are_parts_of_is_not_made(function):
+    (operand,) = _drawn([(8,)])
+    with calor.device("numpy"):
+        graph = calor.trace(function, calor.asarray(operand))
+    made = with_work_before_joins(graph)
+    assert made is not graph
+    (found,), (expected,) = interpret(made, [operand]), interpret(graph, [operand])
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_many_of_the_drawn_graphs_are_rewritten():
     given = [calor.zeros((12, 12, 12))] * 2
     graphs = [calor.trace(_random_work(seed), *given) for seed in range(60)]

@@ -64,9 +64,13 @@ def _slice_at(graph: Graph, number: int) -> _Slice | None:
     node = graph.nodes[number] if number >= 0 else None
     if node is None or node.op.name != "slice":
         return None
+    return _of_whole(graph, _own_slice(graph, node))
+
+
+def _own_slice(graph: Graph, node: Node) -> _Slice:
+    """Return a slice node as a slice of its operand."""
     starts, steps = node.attributes["starts"], node.attributes["steps"]
-    sizes = graph.specs[node.outputs[0]].shape
-    return _of_whole(graph, _Slice(node.inputs[0], tuple(starts), sizes, tuple(steps)))
+    return _Slice(node.inputs[0], (*starts,), graph.specs[node.outputs[0]].shape, (*steps,))
 
 
 def _of_whole(graph: Graph, outer: _Slice) -> _Slice:
@@ -316,13 +320,17 @@ class _Slices:
 
     def take(self, node: Node, known: _Slice) -> None:
         """Add a slice of the graph."""
+        own, (result,) = _own_slice(self.graph, node), node.outputs
         # What a slice cuts of a region's value is of no use when only parts of it are read.
-        if known.value in self.numbers:
-            (result,) = node.outputs
-            self.numbers[result] = self.of(known, self.graph.specs[result])
+        if known.value in self.numbers or own.value in self.numbers:
+            self.numbers[result] = self.of(known, own, self.graph.specs[result])
 
-    def of(self, known: _Slice, part: Spec) -> int:
-        """Return a part of a value."""
+    def of(self, known: _Slice, own: _Slice, part: Spec) -> int:
+        """Return a part of a value, which is ``own`` of what may itself be a part.
+
+        Parts of a region's value are there where the value is not.
+        """
+        known = known if known.value in self.numbers else own
         if known not in self.made:
             (self.made[known],) = self.builder.add(
                 TABLE["slice"], [self.numbers[known.value]], known.attributes, [part]
@@ -398,5 +406,5 @@ class _Parts:
             attributes = {**node.attributes, "shape": part.shape}
             return [*self.builder.add(node.op, (), attributes, [part])] * len(join.parts)
         lines = spec(part.shape[:-1], dtype) if join.turns else part
-        made = [self.slices.of(_of_whole(graph, k), lines) for k in join.slices(value)]
+        made = [self.slices.of(_of_whole(graph, k), k, lines) for k in join.slices(value)]
         return [_reshaped(self.builder, v, part) for v in made] if join.turns else made
