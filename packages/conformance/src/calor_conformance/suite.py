@@ -62,6 +62,7 @@ from .checks import (
     drawn_optimizers,
     drawn_parametrizations,
     drawn_pictures,
+    drawn_programs,
     drawn_searches,
     drawn_sizes,
     drawn_updates,
@@ -326,6 +327,7 @@ def _contracts() -> Iterator[Check]:
     yield from loops_with_state.loops_with_state()
     yield from captured_loops.captured_loops()
     yield from near_patterns.near_patterns()
+    yield from drawn_programs.drawn_programs()
     yield from found_nans.found_nans()
     yield from host_calls.host_calls()
     yield from mapped_forms.mapped_forms()
