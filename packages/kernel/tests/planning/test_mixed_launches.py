@@ -246,7 +246,7 @@ def embedded(x, i, g):
 # A function, its operands, the launches by themselves and together, and a place that is outside.
 FALLIBLE = {
     "beside elements": (looked_up, (ROWS, PLACES, SQUARE[0]), 2, 1, 9),
-    "one table": (looked_up_twice, (ROWS, PLACES, OTHERS), 2, 1, -10),
+    "one table": (looked_up_twice, (ROWS, PLACES, OTHERS), 2, 2, -10),
     "tables of two sizes": (looked_up_elsewhere, (ROWS, PLACES, floats(12, 6)), 2, 2, 9),
     "zeros of a gradient": (embedded, (ROWS, PLACES, floats(4, 6, seed=1)), 3, 2, 9),
 }
@@ -270,3 +270,22 @@ def test_work_that_may_fail_tells_the_same_together(monkeypatch, name):
         assert told[0] == told[1]
         # The next call has a word of zero.
         run(device, function, *arrays)
+
+
+@pytest.mark.parametrize("further", [0, 1])
+def test_a_failure_is_that_of_its_own_results(further):
+    """What shares a launch, a group or only an op with work that fails is read."""
+    with calor.device(device_with(DEAR)):
+        rows, y, sound = calor.asarray(ROWS), calor.asarray(SQUARE[0]), calor.asarray(OTHERS)
+        wrong = PLACES.copy()
+        wrong[2] = 9
+        others = [
+            calor.take(rows, sound, axis=0) + 1, rows * 2, calor.take(rows, sound, axis=0),
+            calor.exp(y),
+        ]  # fmt: skip
+        failed = calor.take(rows, calor.asarray(wrong), axis=0) + further
+        with pytest.raises(ElementIndexError, match="index 9"):
+            failed.numpy()
+        wanted = [ROWS[OTHERS] + 1, ROWS * 2, ROWS[OTHERS], np.exp(SQUARE[0])]
+        for got, want in zip(others, wanted, strict=True):
+            np.testing.assert_allclose(got.numpy(), want, rtol=1e-5)

@@ -231,6 +231,29 @@ def only_what_fails_is_lost(place: Place) -> None:
     assert later.tolist() == [2.0, 4.0, 6.0, 8.0]
 
 
+@contract(
+    "of several lookups that wait together, one that fails is the failure of its own results",
+    tier="full",
+    dtypes=(int64,),
+    op="gather",
+)
+def lookups_beside_one_that_fails(place: Place) -> None:
+    x, there = _vector(), calor.asarray(np.array([0, 9]))
+    found = {index: calor.asarray(np.array([index, 3 - index])) for index in range(4)}
+    steps: tuple[Callable[[Any], Any], ...] = (
+        lambda t: t, lambda t: t + 1, lambda t: t * t + 2, lambda t: t[:1] + t,
+    )  # fmt: skip
+    for step in steps:
+        lost = step(calor.take(x, there, axis=0))
+        sound = {index: step(calor.take(x, places, axis=0)) for index, places in found.items()}
+        apart = step(x)
+        assert isinstance(raised(lost.numpy), ElementIndexError)
+        for index, got in sound.items():
+            want = step(plain_array([index, 3 - index]))
+            assert got.tolist() == want.tolist(), f"{got} at {index}, not {want}"
+        assert apart.tolist() == step(plain_array(range(4))).tolist()
+
+
 @contract("after an error the device computes", tier="full", dtypes=(int64,))
 def usable_after_an_error(place: Place) -> None:
     for n in range(5):

@@ -25,7 +25,8 @@ def public_functions(
             continue
         module = import_module(package)
         for name in sorted(dir(module)):
-            found = None if name.startswith("_") else inspect.unwrap(getattr(module, name, None))
+            found = None if name.startswith("_") else getattr(module, name, None)
+            found = inspect.unwrap(found) if callable(found) else None
             if not inspect.isfunction(found) or name in without or id(found) in seen:
                 continue
             seen.add(id(found))

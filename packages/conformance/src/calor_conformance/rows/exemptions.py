@@ -26,6 +26,7 @@ NO_ROW: dict[str, str] = {
 # Ops whose gradient is not compared with differences.
 NOT_DIFFERENTIATED: dict[str, str] = {
     "cholesky": "its gradient is that for Hermitian matrices; the rows of factor are compared",
+    "cholesky_or_nan": "its gradient is that of cholesky",
 }
 
 # Rows with a right first and a wrong second gradient, by label.
@@ -43,6 +44,7 @@ KEPT_WITHOUT_USE: dict[str, str] = {
     "triangular_solve": "one system gives the gradients of matrices and right sides together",
     "slogdet": "the outputs of one op are kept together, its gradient reads no logarithm",
     "cholesky": "its rows have no gradient of their own, see above",
+    "cholesky_or_nan": "its rows have no gradient of their own, see above",
     "eigh": "it has no row, see above",
     "svd": "it has no row, see above",
     "cond": "which operands a gradient reads is up to the branches",

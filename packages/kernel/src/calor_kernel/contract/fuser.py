@@ -65,6 +65,34 @@ class Fuser(ABC):
         return (group for group in self.groups(graph, info) if free.issuperset(group.nodes))
 
 
+def reads_of(graph: Graph, group: Group) -> tuple[frozenset[int], ...]:
+    """Return, for each of several outputs of a group, the places of the inputs it depends on.
+
+    Nodes between the group and its inputs, of movement and sources, need not be the group's.
+    """
+    if len(group.outputs) < 2:
+        return ()
+    makers = links_of(graph).makers
+    every = frozenset(range(len(group.inputs)))
+    known: dict[int, frozenset[int]] = {}
+    for place, value in enumerate(group.inputs):
+        known[value] = known.get(value, frozenset()) | {place}
+    waiting = list(group.outputs)
+    while waiting:
+        value = waiting[-1]
+        number = makers.get(value)
+        sources = () if number is None else graph.nodes[number].inputs
+        missing = [v for v in sources if v not in known]
+        if value not in known and missing:
+            waiting += missing
+            continue
+        waiting.pop()
+        if value not in known:
+            found = frozenset[int]().union(*(known[v] for v in sources))
+            known[value] = every if number is None else found
+    return tuple(known[o] for o in group.outputs)
+
+
 def boundary(graph: Graph, nodes: Iterable[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the inputs of a set of nodes from outside, and their values read outside.
 

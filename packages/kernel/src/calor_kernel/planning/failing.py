@@ -48,14 +48,15 @@ def checked_before(tasks: Sequence[Task], works: Sequence[Work]) -> dict[int, in
 def fail_alike(tasks: Sequence[Task], works: Sequence[Work]) -> bool:
     """Return whether one word tells the failures of tasks in one launch as words of each would.
 
-    So it does if one of them may fail, or if several of an op or of the same indices may, which
-    tell the same.
+    So it does if one of them may fail, or if several check the same indices and tell the same. Two
+    gathers of other indices do not: a failure of one would be one of the other.
     """
     fallible = [(task, work) for task, work in zip(tasks, works, strict=True) if work.failures]
-    if len({work.failures for _, work in fallible}) > 1:
-        return False
+    if len(fallible) < 2:
+        return True
     checked = {_checked(task, work, {}) for task, work in fallible}
-    return len({task.op for task, _ in fallible}) < 2 or (len(checked) == 1 and None not in checked)
+    alike = len({work.failures for _, work in fallible}) == 1
+    return alike and len(checked) == 1 and None not in checked
 
 
 def _source(value: Value, copies: dict[Piece, Value]) -> Value:

@@ -21,7 +21,7 @@ from calor.graph.graph import Graph, Node
 from calor.specs import Spec, spec
 from calor_kernel.contract.choices import greatest, hinted, spec_of
 from calor_kernel.contract.cost import ceilings_of, node_seconds
-from calor_kernel.contract.fuser import Fuser, Group
+from calor_kernel.contract.fuser import Fuser, Group, reads_of
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.movement import MOVEMENTS, permuted, view_of
 from calor_kernel.contract.work import Refusal, View, Work
@@ -150,6 +150,8 @@ class Planner:
                 self._node(self.graph.nodes[number])
             return
         self.tasks[-1].covers = tuple(self.graph.nodes[i].op.name for i in group.nodes)
+        if len(self.tasks[-1].inputs) == len(inputs):
+            self.tasks[-1].reads = reads_of(self.graph, group)
         self.values.update(zip(group.outputs, made, strict=True))
         for number in sorted(group.nodes):
             # What other nodes read of a group may be a view of a result.

@@ -74,8 +74,9 @@ class Value:
 class Task:
     """A unit of work: candidates of one op, the input values, the result pieces.
 
-    ``covers``: the ops of the graph that a group's task computes. ``members``: the tasks that this
-    one computes side by side. ``pitches``: those of the results, () if all are dense.
+    ``covers``: the ops of the graph that a group's task computes, and ``reads``: the places of the
+    inputs that each of its results depends on, () if each may depend on all. ``members``: the tasks
+    that this one computes side by side. ``pitches``: those of the results, () if all are dense.
     """
 
     op: str
@@ -87,6 +88,7 @@ class Task:
     covers: tuple[str, ...] = ()
     members: tuple[Task, ...] = ()
     pitches: tuple[Line, ...] = ()
+    reads: tuple[frozenset[int], ...] = ()
 
 
 @dataclass(eq=False, slots=True)
@@ -128,15 +130,20 @@ class Draft:
         halted = set[Piece]()
         parts = ((n, one) for n, task in enumerate(self.tasks) for one in task.members or (task,))
         for number, task in parts:
-            inputs: set[int] = set()
-            failures = {*may_fail} if number in stopped else {number} & may_fail
-            for value in task.inputs:
-                if value.piece.kind == "input":
-                    inputs.add(value.piece.number)
-                elif value.piece in known:
-                    inputs |= known[value.piece][0]
-                    failures |= known[value.piece][1]
-            known.update(dict.fromkeys(task.outputs, (frozenset(inputs), frozenset(failures))))
+            # Of the members of a launch, those fail that have failures.
+            sound = task is not self.tasks[number] and not any(w.failures for w in task.works)
+            fails = frozenset() if sound else {number} & may_fail
+            fails = may_fail if number in stopped else fails
+            every = [frozenset(range(len(task.inputs)))] * len(task.outputs)
+            for piece, places in zip(task.outputs, task.reads or every, strict=True):
+                inputs, failures = set[int](), {*fails}
+                for value in (task.inputs[k] for k in places):
+                    if value.piece.kind == "input":
+                        inputs.add(value.piece.number)
+                    elif value.piece in known:
+                        inputs |= known[value.piece][0]
+                        failures |= known[value.piece][1]
+                known[piece] = frozenset(inputs), frozenset(failures)
             if number in stopped or any(v.piece in halted for v in task.inputs):
                 halted.update(task.outputs)
         reached = self._reached(may_fail) if may_fail else {}
@@ -144,7 +151,7 @@ class Draft:
         for piece, number in zip(self.outputs, self.graph.outputs, strict=True):
             read, failures_of = known[piece]
             if may_fail and piece not in halted:
-                # A group computes values that do not depend on each other.
+                # A launch computes values that do not depend on each other.
                 own = reached[number]
                 read = frozenset(i for i in read if own >> i & 1)
                 failures_of = failures_of if own >> len(self.graph.inputs) else frozenset()

@@ -265,6 +265,7 @@ CASES: list[Case] = [
         _row(op, positive_definite(*shape), oracle=_cholesky, name=name, no_gradient=reason)
         for op, reason in [
             ("cholesky", "it is that for Hermitian matrices, which differences leave"),
+            ("cholesky_or_nan", "it is that for Hermitian matrices, which differences leave"),
             (factor, None),
         ]
         for name, shape in [("single", (3, 3)), ("batch", (2, 4, 4)), ("one", (1, 1))]
