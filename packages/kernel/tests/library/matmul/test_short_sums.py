@@ -31,18 +31,17 @@ def plans(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("terms", "info", "short"),
+    ("terms", "copies", "short"),
     [
-        (64, WITHOUT_COPIES, True),
-        (128, WITHOUT_COPIES, True),
-        (132, WITHOUT_COPIES, False),
-        (512, WITHOUT_COPIES, False),
-        (64, H200, False),
+        (64, False, True),
+        (128, False, True),
+        (132, False, False),
+        (512, False, False),
+        (64, True, False),
     ],
-    ids=str,
 )
-def test_first_choice(plans, terms, info, short):
-    first(2048, terms, 2048, float32, info, ALONG)
+def test_first_choice(plans, terms, copies, short):
+    first(2048, terms, 2048, float32, H200 if copies else WITHOUT_COPIES, ALONG)
     assert (plans[0] == gpu_ways._patches(gpu_ways._SHORT, ALONG)) == short
 
 
