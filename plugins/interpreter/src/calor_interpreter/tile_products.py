@@ -15,7 +15,10 @@ Array = np.ndarray[Any, Any]
 
 
 def product_step(compiler: Compiler, operation: Operation) -> Step:
-    """Return the step that multiplies a block; float sums are added term by term, as elsewhere."""
+    """Return the step that multiplies a block; float sums are added term by term, as elsewhere.
+
+    Of operands in parts the products are added whose numbers are less than the parts in sum.
+    """
     said, memory = operation.attributes, operation.memory
     assert memory is not None
     numbers = [compiler.number(m) for m in (memory, said["source"], said["right"])]
@@ -24,6 +27,8 @@ def product_step(compiler: Compiler, operation: Operation) -> Step:
     count = terms(said["source"].type.dtype)
     group = count // TILE
     host = memory.type.dtype.numpy
+    parts = range(said["parts"])
+    pairs = [(i, j) for i in parts for j in parts if i + j < said["parts"]]
 
     def taken(batch: Batch, number: int, index: Array) -> Array:
         """Return the elements at indices of shape (lanes, n)."""
@@ -35,8 +40,10 @@ def product_step(compiler: Compiler, operation: Operation) -> Step:
         return found
 
     def step(batch: Batch) -> None:
-        # The last operand is only prefetched.
-        to, a_at, a_stride, b_at, b_stride, steps = (batch.full(batch.values[s]) for s in slots[:6])
+        # The operand behind the steps is only prefetched.
+        to, a_at, a_stride, b_at, b_stride, steps, _, a_part, b_part = (
+            batch.full(batch.values[s]) for s in slots
+        )
         lanes = batch.lanes
         index = to[:, None] + np.arange(high * wide)
         sums = np.zeros((lanes, high, wide), host)
@@ -49,9 +56,13 @@ def product_step(compiler: Compiler, operation: Operation) -> Step:
                 line, within = turn * TILE + term // group, term % group
                 left = a_at[:, None] + rows * a_stride[:, None] + turn * count + term
                 right = b_at[:, None] + line * b_stride[:, None] + columns * group + within
-                x = taken(batch, numbers[1], np.where(going[:, None], left, a_at[:, None]))
-                y = taken(batch, numbers[2], np.where(going[:, None], right, b_at[:, None]))
-                sums += np.where(going[:, None, None], x[:, :, None] * y[:, None, :], 0)
+                left = np.where(going[:, None], left, a_at[:, None])
+                right = np.where(going[:, None], right, b_at[:, None])
+                xs = [taken(batch, numbers[1], left + i * a_part[:, None]) for i in parts]
+                ys = [taken(batch, numbers[2], right + i * b_part[:, None]) for i in parts]
+                for i, j in pairs:
+                    product = xs[i][:, :, None] * ys[j][:, None, :]
+                    sums += np.where(going[:, None, None], product, 0)
         state = batch.states[numbers[0]]
         places, needed = reach(batch, operation, state, index, None)
         values = sums.reshape(lanes, -1)

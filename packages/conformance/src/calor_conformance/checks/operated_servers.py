@@ -54,14 +54,16 @@ def _refused(call: Callable[[], Any], why: str, *kinds: type[Exception]) -> None
 def _logged(call: Callable[[], Any]) -> str:
     """Return what a call writes to the log of the package, and nowhere else."""
     log, stream = logging.getLogger(PACKAGE), io.StringIO()
-    handler, passed_on = logging.StreamHandler(stream), log.propagate
+    handler, passed_on, level = logging.StreamHandler(stream), log.propagate, log.level
     log.addHandler(handler)
     log.propagate = False
+    log.setLevel(logging.INFO)
     try:
         call()
     finally:
         log.removeHandler(handler)
         log.propagate = passed_on
+        log.setLevel(level)
     return stream.getvalue()
 
 

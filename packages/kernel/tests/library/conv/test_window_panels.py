@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from calor.dtypes import bfloat16, float32
@@ -17,6 +18,7 @@ from calor_kernel.library.conv import (
 from calor_kernel.planning.lowering import load_families
 from calor_kernel.runtime.backend import KernelBackend
 
+from ..ops import run_op
 from .test_conv import NAMES, NONE, check, output_shape
 
 INFO = replace(
@@ -291,3 +293,42 @@ def test_what_needs_no_copy_has_none():
 )
 def test_other_problems_have_other_ways(op, row, info, dtype):
     assert first(op, row, info, dtype)[0] != "windows"
+
+
+# Odd numbers of windows, of rows of weights and of terms; groups; a gradient in phases.
+IN_PARTS = [
+    ("conv", ((1, 9, 12, 13), (67, 9, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1)),
+    ("conv", ((2, 70, 6, 21), (130, 35, 1, 2), (1, 1), (NONE, NONE), (1, 1), 2)),
+    ("conv_input_gradient", ((2, 128, 13, 40), (16, 128, 4, 4), (2, 2), (NONE, NONE), (1, 1), 1)),
+]
+
+
+@pytest.mark.parametrize(("op", "row"), IN_PARTS, ids=str)
+def test_float32_is_multiplied_in_parts(op, row):
+    variant, labels = first(op, row, TILES, float32)
+    assert variant == "windows in parts"
+    assert any("in parts" in label for label in labels), labels
+    check(backend_of(TILES), op, row, "float32")
+
+
+@pytest.mark.parametrize("kind", ["infinite", "small", "weights"])
+def test_numbers_without_parts_are_multiplied_in_float32(kind):
+    (batch, channels, *size), weights, *rest = IN_PARTS[0][1]
+    rng = np.random.default_rng(7)
+    x, w = (rng.standard_normal(s).astype(np.float32) for s in ((batch, channels, *size), weights))
+    if kind == "infinite":
+        x[0, 1, 2, 3], x[-1, -1, -1, -1] = np.inf, np.nan
+    elif kind == "small":
+        x[..., ::2] *= np.float32(1e-25)
+    else:
+        w[5] *= np.float32(1e-30)
+    names = ("stride", "padding", "dilation", "groups")
+    given = dict(zip(names, rest, strict=True))
+    with np.errstate(invalid="ignore"):
+        (found,), (wanted,) = run_op(backend_of(TILES), "conv", [x, w], given)
+    # Each filter's results are as exact as its own products allow.
+    sizes = np.abs(w).reshape(len(w), -1).sum(1)[:, None, None]
+    assert (np.isnan(found) == np.isnan(wanted)).all()
+    finite = np.isfinite(wanted)
+    apart = np.abs(np.where(finite, found, 0) - np.where(finite, wanted, 0))
+    assert (apart <= 2e-6 * sizes).all()
