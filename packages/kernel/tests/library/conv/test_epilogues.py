@@ -241,7 +241,8 @@ def test_small_width(name, monkeypatch):
 
 # The last launch computes the convolution and what follows it.
 LABELS = {
-    ("one unit", "scale, shift, residual"): "conv rows",
+    ("one unit", "bias, few channels"): "conv rows",
+    ("one unit", "scale, shift, residual"): "conv small width",
     ("many units", "bias, few channels"): "conv simt",
     ("many units", "scale, shift, residual"): "conv simt",
     ("many units", "pointwise"): "matmul patches",
