@@ -44,7 +44,7 @@ def ran(info, function, operands):
     ("name", "way"),
     [
         pytest.param("whole", "copied", marks=pytest.mark.slow),
-        ("whole", "loaded"),
+        pytest.param("whole", "loaded", marks=pytest.mark.slow),
         ("edges", "copied"),
         ("epilogue", "loaded"),
     ],
