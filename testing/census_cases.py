@@ -473,8 +473,8 @@ def _rare(device: str) -> Iterator[Named]:
         long: Operand = ((2, 8, 1024, 64), dtype)
         yield f"attention of few queries {dtype}", training(attend, short, long, long)
         yield f"attention to few keys {dtype}", training(attend, long, short, short)
-        small: Operand = ((64, 6, 8, 4), dtype)
-        yield f"attention of many small heads {dtype}", training(attend, small, small, small)
+        tiny: Operand = ((64, 6, 8, 4), dtype)
+        yield f"attention of many small heads {dtype}", training(attend, tiny, tiny, tiny)
     if device == "metal":
         return  # It has no float64.
     doubles: Operand = ((8, 100_000), "float64")

@@ -19,8 +19,8 @@ def ceilings() -> Iterator[str]:
         yield from table(head, map(_step, result["rows"]), numbers_from=1)
         yield ""
         low = [(row, one) for row in result["rows"] for one in row["far_below"]]
-        head = ("step", "launch", "share", "of the ceiling", "time of one")
-        yield from table(head, (_launch(row, one) for row, one in low), numbers_from=2)
+        columns = ("step", "launch", "share", "of the ceiling", "time of one")
+        yield from table(columns, (_launch(row, one) for row, one in low), numbers_from=2)
         if name != names[-1]:
             yield ""
 
