@@ -121,6 +121,38 @@ def test_gradients_of_gradients() -> None:
         np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-9, atol=1e-12)
 
 
+def test_results_of_one_node_are_stacks_and_sums() -> None:
+    """A branch has the gradients of a row and of a value that stays, one op's results."""
+    rows, w = calor.asarray(np.array([[1.0, 2], [-4, -3], [1, 1], [2, 0.5]])), numbers(2)
+
+    def step(c: Any, x: Any, w: Any) -> tuple[Any, Any]:
+        return calor.sin(x) * w + c, x * 2 * w
+
+    def scanned(w: Any, xs: Any) -> Any:
+        def turn(c: Any, x: Any) -> tuple[Any, Any]:
+            c = calor.cond(c.sum() > 0, lambda: step(c, x, w)[0], lambda: step(c, x, w)[1])
+            return c, c * c
+
+        last, squares = calor.scan(turn, w, xs)
+        return last.sum() + squares.sum()
+
+    def one_by_one(w: Any, xs: Any) -> Any:
+        c, total = w, 0
+        for i in range(xs.shape[0]):
+            c = calor.where(c.sum() > 0, *step(c, xs[i], w))
+            total = total + (c * c).sum()
+        return c.sum() + total
+
+    def twice(function: Any) -> Any:
+        gradient = calor.grad(function, argnums=(0, 1))
+        return calor.grad(lambda *g: sum((one * one).sum() for one in gradient(*g)), (0, 1))
+
+    for form in (lambda function: calor.grad(function, argnums=(0, 1)), twice):
+        found, wanted = form(scanned)(w, rows), form(one_by_one)(w, rows)
+        for one, other in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-9, atol=1e-12)
+
+
 def counts(body: Any, rows: int, wide: int = WIDTH) -> tuple[Counter[str], Counter[str]]:
     """Return how often ops are in the gradient outside of its scans, and in the backward one."""
     start, xs = numbers(rows, WIDTH), numbers(STEPS, rows, WIDTH)

@@ -191,15 +191,14 @@ def _sum(
 ) -> Sum | None:
     """Return what makes an output, if its sum over steps is a product or a sum of stacks."""
     moves: list[Node] = []
-    node = makers.get(graph.outputs[place])
-    while node is not None and node.op.name in _MOVES:
-        if node.outputs[0] in known:
-            break
+    value = graph.outputs[place]
+    node = makers.get(value)
+    while node is not None and node.op.name in _MOVES and value not in known:
         moves.append(node)
-        node = makers.get(node.inputs[0])
-    if node is not None and node.outputs[0] in known:
-        # Its stack is there.
-        (value,) = node.outputs
+        value = node.inputs[0]
+        node = makers.get(value)
+    if node is not None and value in known:
+        # Its stack is there; a node with several results may have made another one too.
         dtype = graph.specs[value].dtype
         node = Node(TABLE["sum"], (value,), {"axes": (), "dtype": dtype}, (value,))
     if node is None or node.op.name not in _TOTALS:
