@@ -255,6 +255,27 @@ def test_what_is_against_the_rules_ends_the_stream(raw: Raw) -> None:
     raw.socket.close()
 
 
+@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize("content", [b"", b"xyz"])
+def test_a_stream_says_why_it_ends_before_its_thread_closes_the_socket(
+    raw: Raw, content: bytes, half: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop is slower than the thread, and the client may have no more to send."""
+    tell = StreamProtocol._tell
+
+    def slow(self: StreamProtocol, opcode: int, content: bytes) -> None:
+        time.sleep(0.1)
+        tell(self, opcode, content)
+
+    monkeypatch.setattr(StreamProtocol, "_tell", slow)
+    raw.send(b"there?", websocket.PING)
+    raw.send(content, 1 if content else websocket.CLOSE)
+    if half:
+        raw.socket.shutdown(socket.SHUT_WR)
+    assert raw.frame() == (websocket.PONG, b"there?")
+    assert raw.ends() == (1002 if content else 1000)
+
+
 def test_control_frames_and_messages_in_parts(raw: Raw) -> None:
     whole = ASK.pack(COMMANDS, 1, 0) + pack([UP, ["read", 1, 0, 5]])
     raw.send(whole[:9], first=0)

@@ -231,14 +231,14 @@ class StreamProtocol(asyncio.BufferedProtocol):
                 if opcode == websocket.BINARY:
                     yield content, placed
                 elif opcode == websocket.PING:
-                    self._in_loop(self._tell, websocket.PONG, bytes(content))
+                    self._tell(websocket.PONG, bytes(content))
                 elif opcode == websocket.CLOSE:
-                    self._in_loop(self._end, 1000)
+                    self._break(1000)
                     return
         except LimitError:
-            self._in_loop(self._end, 1009)
+            self._break(1009)
         except FormatError:
-            self._in_loop(self._end, 1002)
+            self._break(1002)
 
     def _in_loop(self, call: Callable[..., None], *given: Any) -> None:
         # The loop of a server that has ended is closed.
@@ -266,9 +266,22 @@ class StreamProtocol(asyncio.BufferedProtocol):
 
     def _end(self, status: int) -> None:
         if not self._ended:
-            self._ended = True
-            self._tell(websocket.CLOSE, status.to_bytes(2, "big"))
+            self._close(status)
             self._transport.close()
+
+    def _close(self, status: int) -> None:
+        # The thread closes the socket as soon as the stream has ended.
+        self._tell(websocket.CLOSE, status.to_bytes(2, "big"))
+        self._ended = True
+
+    def _break(self, status: int) -> None:
+        """End the stream, since what was received says so or is wrong."""
+        if self._socket is None:
+            self._in_loop(self._end, status)
+        elif not self._ended:
+            # The thread would be done with the socket before the loop's turn came.
+            self._answer_pieces(self._socket, 0)
+            self._close(status)
 
     # What the thread of the stream does.
     def _work_on_socket(self) -> None:
@@ -291,6 +304,10 @@ class StreamProtocol(asyncio.BufferedProtocol):
                     self._take(known, count)
             finally:
                 self._end_pieces()
+            with self._sending:
+                # Frames that wait since the loop was sending one.
+                while self._controls:
+                    known.sendall(self._controls.popleft())
         self._in_loop(self._transport.abort)
 
     def _take(self, known: socket.socket, count: int) -> None:
