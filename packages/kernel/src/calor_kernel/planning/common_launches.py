@@ -272,7 +272,7 @@ def _one(tasks: Sequence[Task], works: Sequence[Work], info: DeviceInfo) -> tupl
         (i + m.first[Input], o + m.first[Output]) for m in members for i, o in m.work.in_place
     )
     scratch = tuple(n for work in works for n in work.scratch)
-    # Those that may fail tell the same of one op.
+    # One of them may fail, or several that check the same and tell the same.
     ops = [(t.op, w.failures) for t, w in zip(tasks, works, strict=True) if w.failures]
     op, failures = ops[0] if ops else (tasks[0].op, ())
     work = replace(works[0], launches=launches, scratch=scratch, in_place=pairs, failures=failures)
