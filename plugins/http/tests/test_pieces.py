@@ -207,7 +207,8 @@ def test_a_damaged_piece_leaves_nothing_and_is_sent_again(
             stream.sendall(raw.put(place, piece))
             assert answer(stream) == (200, place + CHUNK)
         assert content_of(raw, stream, len(given)) == given
-    assert len(placed) == 4
+    # The third one is received in its place if it begins before the damage is known.
+    assert placed in ([CHUNK] * 3, [CHUNK] * 4)
 
 
 def test_a_piece_that_is_cut_off_leaves_nothing(server: LocalServer, placed: list[int]) -> None:
