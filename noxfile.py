@@ -410,7 +410,7 @@ def free_threaded(session: nox.Session) -> None:
     # Their newest versions have no wheel for these interpreters, and need compilers.
     session.install(
         *editable, "pytest>=9.0", "pytest-xdist>=3.6", "hypothesis>=6.100",
-        "--only-binary=hypothesis,numpy",
+        "--only-binary=hypothesis,ml_dtypes,numpy",
     )  # fmt: skip
     session.env["PYTHON_GIL"] = "0"
     session.run("pytest", *PARALLEL, *map(str, projects), *session.posargs)
