@@ -79,6 +79,7 @@ from .checks import (
     exported_programs,
     extreme_points,
     factored_systems,
+    failing_loops,
     features,
     files_of_numpy,
     forms_of_arguments,
@@ -101,6 +102,7 @@ from .checks import (
     jit_states,
     jitted_calls,
     jitted_steps,
+    kept_on_disk,
     joined_requests,
     joint_probabilities,
     layer_states,
@@ -285,6 +287,7 @@ def _contracts() -> Iterator[Check]:
     yield from python_values.python_values()
     yield from damaged_files.damaged_files()
     yield from stored_trees.stored_trees()
+    yield from kept_on_disk.kept_on_disk()
     yield from documented.documented()
     yield from defaults.defaults()
     yield from function_dtypes.function_dtypes()
@@ -371,6 +374,7 @@ def _contracts() -> Iterator[Check]:
     yield from asked_memory.asked_memory()
     yield from printed.printed()
     yield from told_errors.told_errors()
+    yield from failing_loops.failing_loops()
     yield from advice.advice()
     yield from complex_parts.complex_parts()
     yield from complex_points.complex_points()

@@ -44,6 +44,16 @@ def test_a_damaged_entry_is_none_and_goes(tmp_path, damage):
     assert not path.exists()
 
 
+def test_an_entry_under_another_key_is_none_and_goes(tmp_path):
+    storage = Storage(tmp_path)
+    storage.write(KEY, b"one")
+    storage.write(OTHER, b"other")
+    entry(tmp_path).write_bytes(entry(tmp_path, OTHER).read_bytes())
+    assert storage.read(KEY) is None
+    assert not entry(tmp_path).exists()
+    assert storage.read(OTHER) == b"other"
+
+
 def test_a_bundle_is_only_read(tmp_path):
     Storage(tmp_path / "bundle").write(KEY, b"shipped")
     storage = Storage(tmp_path / "own", [tmp_path / "none", tmp_path / "bundle"])

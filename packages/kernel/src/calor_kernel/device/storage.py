@@ -1,7 +1,7 @@
 """Files shared by concurrent processes: keyed, checksummed, bounded in size.
 
-Requirements: a reader sees a whole entry or none, even after a writer's crash. A damaged entry is
-removed and rebuilt. The least recently used entries are removed at the bound. A read-only directory
+Requirements: a reader sees a whole entry or none, even after a writer's crash. A damaged entry, and
+one that was written under another key, is removed and rebuilt. The least recently used entries are removed at the bound. A read-only directory
 is an inconvenience, not an error. Bundles are read-only directories of the same form, for shipping.
 Small results are lines of text, appended by several processes at once; a damaged line is skipped,
 and the last line of a key holds.
@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-_MAGIC: Final = b"calor-entry-1\n"
+_MAGIC: Final = b"calor-entry-2\n"
 _DAY: Final = 86400.0
 # An older temporary file belongs to a crashed writer.
 _STALE: Final = 3600.0
@@ -70,12 +70,12 @@ class Storage:
         """Return an entry, None if it is missing or damaged."""
         if self.directory is not None:
             path = self._path(self.directory, key)
-            data = _load(path)
+            data = _load(path, key)
             if data is not None:
                 _touch(path)
                 return data
         for bundle in self.bundles:
-            data = _load(self._path(bundle, key), remove=False)
+            data = _load(self._path(bundle, key), key, remove=False)
             if data is not None:
                 return data
         return None
@@ -85,7 +85,7 @@ class Storage:
         if self.directory is None:
             return False
         path = self._path(self.directory, key)
-        text = _MAGIC + hashlib.sha256(data).digest() + data
+        text = _MAGIC + _digest(key, data) + data
         temporary = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -147,14 +147,19 @@ class Storage:
         return directory / key[:2] / key[2:]
 
 
-def _load(path: Path, *, remove: bool = True) -> bytes | None:
+def _digest(key: str, data: bytes) -> bytes:
+    """Return the digest of an entry, by which a file under another name is a damaged one."""
+    return hashlib.sha256(key.encode() + b"\n" + data).digest()
+
+
+def _load(path: Path, key: str, *, remove: bool = True) -> bytes | None:
     try:
         text = path.read_bytes()
     except OSError:
         return None
     start = len(_MAGIC) + 32
     data = text[start:]
-    if text[: len(_MAGIC)] == _MAGIC and hashlib.sha256(data).digest() == text[len(_MAGIC) : start]:
+    if text[: len(_MAGIC)] == _MAGIC and _digest(key, data) == text[len(_MAGIC) : start]:
         return data
     if remove:
         path.unlink(missing_ok=True)
