@@ -43,6 +43,7 @@ from .checks import (
     contracts_of_devices,
     counts_left,
     crossings,
+    damaged_caches,
     damaged_files,
     declarations,
     defaults,
@@ -102,7 +103,6 @@ from .checks import (
     jit_states,
     jitted_calls,
     jitted_steps,
-    kept_on_disk,
     joined_requests,
     joint_probabilities,
     layer_states,
@@ -287,7 +287,7 @@ def _contracts() -> Iterator[Check]:
     yield from python_values.python_values()
     yield from damaged_files.damaged_files()
     yield from stored_trees.stored_trees()
-    yield from kept_on_disk.kept_on_disk()
+    yield from damaged_caches.damaged_caches()
     yield from documented.documented()
     yield from defaults.defaults()
     yield from function_dtypes.function_dtypes()

@@ -1,8 +1,9 @@
 """Files shared by concurrent processes: keyed, checksummed, bounded in size.
 
 Requirements: a reader sees a whole entry or none, even after a writer's crash. A damaged entry, and
-one that was written under another key, is removed and rebuilt. The least recently used entries are removed at the bound. A read-only directory
-is an inconvenience, not an error. Bundles are read-only directories of the same form, for shipping.
+one that was written under another key, is removed and rebuilt. The least recently used entries are
+removed at the bound. A read-only directory is an inconvenience, not an error. Bundles are read-only
+directories of the same form, for shipping.
 Small results are lines of text, appended by several processes at once; a damaged line is skipped,
 and the last line of a key holds.
 """

@@ -144,7 +144,7 @@ def _run(change: str, place: Place) -> None:
                 )
 
 
-def kept_on_disk() -> Iterator[Check]:
+def damaged_caches() -> Iterator[Check]:
     """Yield a check of damaged files, and one of files under each other's names."""
     for change in _CHANGES:
         yield Check(
@@ -153,7 +153,9 @@ def kept_on_disk() -> Iterator[Check]:
             tier="training",
             contract=CONTRACT.format(change),
             run=partial(_run, change),
-            text=lambda: "\n".join(map(inspect.getsource, (_run, _session, _damage, _exchange))),
+            text=lambda: "\n".join(
+                inspect.getsource(f) for f in (_run, _session, _damage, _exchange)
+            ),
             dtypes=(float32,),
             looks=True,
         )

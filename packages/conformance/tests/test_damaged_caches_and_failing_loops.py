@@ -1,0 +1,51 @@
+"""Checks of files that a device keeps, and of failures inside control flow.
+
+Each passes on the reference, and fails where a rule is broken: a cache whose files are not compared
+with their digests, and reads that take the nearest place instead of an error.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import pytest
+
+import calor
+from calor.plugins.discovery import get_device
+from calor.reference import indexing
+from calor_conformance.checks.base import Place
+from calor_conformance.checks.damaged_caches import damaged_caches
+from calor_conformance.checks.failing_loops import failing_loops
+from reference_failures import failures
+
+LOOPS = [check.name for check in failing_loops()]
+CACHES = {check.name: check for check in damaged_caches()}
+
+
+@pytest.mark.parametrize("name", [*LOOPS, *CACHES])
+def test_the_reference_passes(name: str) -> None:
+    assert failures(name, 3) == []
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_the_nearest_place_is_no_error(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nearest(indices: Any, size: int, axis: int = 0) -> Any:
+        return np.clip(indices, 0, size - 1)
+
+    monkeypatch.setattr(indexing, "_checked", nearest)
+    assert any("no error was raised" in told for told in failures(name, 3))
+
+
+@pytest.mark.skipif(find_spec("calor_cpu") is None, reason="a device with a cache")
+@pytest.mark.parametrize("name", CACHES)
+def test_files_that_nobody_compares_are_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from calor_kernel.device import storage
+
+    device = get_device("cpu")
+    with calor.device(device):
+        CACHES[name].run(Place(device, device))
+        monkeypatch.setattr(storage, "_digest", lambda key, data: bytes(32))
+        with pytest.raises(Exception, match=r".+"):
+            CACHES[name].run(Place(device, device))
