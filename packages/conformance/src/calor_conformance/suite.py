@@ -137,6 +137,7 @@ from .checks import (
     operated_servers,
     options_of_layers,
     orders_of_axes,
+    orders_of_keys,
     orders_of_views,
     paired_options,
     pairs_of_dtypes,
@@ -440,6 +441,7 @@ def _contracts() -> Iterator[Check]:
     yield from opened_twice.opened_twice()
     yield from narrow_indices.narrow_indices()
     yield from many_updates.many_updates()
+    yield from orders_of_keys.orders_of_keys()
 
 
 def _narrow() -> Iterator[Check]:

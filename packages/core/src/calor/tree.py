@@ -37,7 +37,7 @@ class TreeDef:
     --------
     >>> import calor
     >>> calor.tree.flatten({"a": 1, "b": [2, 3]})[1]
-    dict(*, list(*, *))
+    dict('a': *, 'b': list(*, *))
     """
 
     kind: type | None
@@ -60,8 +60,11 @@ class TreeDef:
     def __repr__(self) -> str:
         if self.kind is None:
             return "*"
-        inside = ", ".join(map(repr, self.children))
-        return f"{self.kind.__name__}({inside})"
+        inside = [*map(repr, self.children)]
+        if self.kind in (dict, OrderedDict):
+            keys: Any = self.aux
+            inside = [f"{key!r}: {text}" for key, text in zip(keys, inside, strict=True)]
+        return f"{self.kind.__name__}({', '.join(inside)})"
 
 
 class Compared(tuple[Any, ...]):
@@ -275,7 +278,7 @@ def map(function: Callable[..., Any], tree: Any, *rest: Any) -> Any:
     tree : Any
         The pytree whose structure the result has.
     *rest : Any
-        Pytrees with as many leaves.
+        Pytrees with as many leaves; their dictionaries are read by the keys of those of ``tree``.
 
     Returns
     -------
@@ -285,7 +288,7 @@ def map(function: Callable[..., Any], tree: Any, *rest: Any) -> Any:
     Raises
     ------
     ArgumentError
-        If the numbers of leaves differ.
+        If the numbers of leaves differ, or the keys of dictionaries.
 
     Examples
     --------
@@ -296,11 +299,59 @@ def map(function: Callable[..., Any], tree: Any, *rest: Any) -> Any:
     leaves, treedef = flatten(tree)
     others = []
     for other in rest:
-        more, structure = flatten(other)
-        if len(more) != len(leaves):
-            raise ArgumentError(f"trees differ in structure: {treedef} and {structure}")
+        more = aligned(other, treedef)
+        if more is None:
+            raise ArgumentError(f"trees differ in structure: {treedef} and {flatten(other)[1]}")
         others.append(more)
     return unflatten(treedef, [function(*x) for x in zip(leaves, *others, strict=True)])
+
+
+def aligned(tree: Any, structure: TreeDef, *, absent: bool = False) -> list[Any] | None:
+    """Return the leaves of a pytree in the order of those of a structure.
+
+    Parameters
+    ----------
+    tree : Any
+        The pytree. Its dictionaries may have their keys in another order than the structure's.
+    structure : TreeDef
+        The structure.
+    absent : bool, optional
+        Whether None may stand for any part, with a None for each leaf. By default False.
+
+    Returns
+    -------
+    list or None
+        The leaves; None if their number or the keys of dictionaries differ.
+
+    Examples
+    --------
+    >>> import calor
+    >>> structure = calor.tree.flatten({"a": 1, "b": 2})[1]
+    >>> calor.tree.aligned({"b": 20, "a": 10}, structure)
+    [10, 20]
+    """
+    if absent and tree is None:
+        return [None] * structure.count
+    flat, found = flatten(tree)
+    if found == structure:
+        return flat
+    parts: list[Any] | None = None
+    if structure.kind in (dict, OrderedDict) and isinstance(tree, dict):
+        keys: Any = structure.aux
+        if tree.keys() != set(keys):
+            return None
+        parts = [tree[key] for key in keys]
+    elif structure.kind is not None and isinstance(tree, list | tuple):
+        parts = list(tree)
+    if parts is None or len(parts) != len(structure.children):
+        return flat if found.count == structure.count else None
+    made: list[Any] = []
+    for part, child in zip(parts, structure.children, strict=True):
+        more = aligned(part, child, absent=absent)
+        if more is None:
+            return None
+        made += more
+    return made
 
 
 def leaves(tree: Any) -> list[Any]:

@@ -292,7 +292,12 @@ def _doubled(forward: Any, backward: Any) -> Any:
         ),
         (lambda x: (x * 2, None), lambda _, g: (1.0,), ArgumentError, "a float as a gradient"),
         (lambda x: (x * 2, None), lambda _, g: (g, g), ArgumentError, "2 gradients for 1 arg"),
-        (lambda x: (x * 2, None), lambda _, g: ([g, g],), ArgumentError, "2 leaves for argument 0"),
+        (
+            lambda x: (x * 2, None),
+            lambda _, g: ([g, g],),
+            ArgumentError,
+            r"list\(\*, \*\) for argument 0 of \*",
+        ),
         (lambda x: x * 2, lambda _, g: (g,), ArgumentError, "doubled returned Tensor; return a"),
         (lambda x: (x, x, x), lambda _, g: (g,), ArgumentError, "returned 3 parts; return a pair"),
     ],

@@ -141,7 +141,7 @@ def _others(place: Place, rng: Rng) -> None:
     assert repr(stream) == f"Generator(seed={seed})", repr(stream)
     tree = {"a": [1, (2, None)], "b": 3}
     structure = calor.tree.flatten(tree)[1]
-    assert repr(structure) == "dict(list(*, tuple(*, NoneType())), *)", repr(structure)
+    assert repr(structure) == "dict('a': list(*, tuple(*, NoneType())), 'b': *)", repr(structure)
     step = calor.jit(lambda a: a + 1)
     for count in range(1, 4):
         step(calor.zeros(2, dtype=("float32", "int32", "int64")[count - 1]))

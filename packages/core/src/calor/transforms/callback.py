@@ -15,7 +15,7 @@ import numpy as np
 
 from calor import tree
 from calor.device_selection import current_device
-from calor.errors import ArgumentError, GradientError
+from calor.errors import ArgumentError, GradientError, ShapeError
 from calor.functions.creation import asarray
 from calor.functions.ordering import token_of
 from calor.graph.host_call import HostCall
@@ -104,7 +104,7 @@ def callback(
             given[place] = array
         with _apart():
             made = function(*tree.unflatten(form, given))
-            return _arrays(made, structure, specs)
+            return _arrays(made, structure, specs, _name(function))
 
     others = tuple(_identity(x) for i, x in enumerate(leaves) if i not in places)
     for place in places:
@@ -169,13 +169,18 @@ def _spec(function: Callable[..., Any], leaf: Any) -> Spec:
     )
 
 
-def _arrays(made: Any, structure: tree.TreeDef, specs: Sequence[Spec]) -> list[Any]:
+def _arrays(made: Any, structure: tree.TreeDef, specs: Sequence[Spec], name: str) -> list[Any]:
     if not specs:
         return []
     # A list may be one array, where one is declared.
     if len(specs) == 1 and structure == tree.LEAF:
         return [made.numpy() if isinstance(made, Tensor) else made]
-    leaves = tree.flatten(made)[0]
+    leaves = tree.aligned(made, structure)
+    if leaves is None:
+        raise ShapeError(
+            f"callback: {name} returned the structure {tree.flatten(made)[1]} where {structure} is "
+            f"declared; change the function or its results="
+        )
     return [x.numpy() if isinstance(x, Tensor) else np.asarray(x) for x in leaves]
 
 

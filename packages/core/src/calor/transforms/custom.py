@@ -79,11 +79,11 @@ class Pull:
             )
         flat: list[Any] = []
         for number, (part, g) in enumerate(zip(parts, found, strict=True)):
-            leaves = [None] * part.count if g is None else tree.leaves(g)
-            if len(leaves) != part.count:
+            leaves = tree.aligned(g, part, absent=True)
+            if leaves is None:
                 raise ArgumentError(
-                    f"the backward function of {self.name} returned a gradient with {len(leaves)} "
-                    f"leaves for argument {number}, which has {part.count}; return its structure"
+                    f"the backward function of {self.name} returned a gradient of the structure "
+                    f"{tree.flatten(g)[1]} for argument {number} of {part}; return its structure"
                 )
             flat += leaves
         given = [flat[i] for i in self.arguments.places]

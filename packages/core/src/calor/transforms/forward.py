@@ -29,7 +29,7 @@ from calor.recording.records import (
 from calor.recording.replay import replay
 from calor.tensor.tensor import wrap
 from calor.tensor.values import Handle, is_weak
-from calor.transforms.grad import Differentiated, matching, seed_for, strip
+from calor.transforms.grad import Differentiated, seed_for, strip
 
 
 def jvp(  # numpydoc ignore=RS01
@@ -134,7 +134,7 @@ def linearize(
             raise ShapeError(f"jvp: {len(structures)} primals but {len(tangents)} tangents")
         flat: list[Any] = []
         for structure, tangent in zip(structures, tangents, strict=True):
-            given = matching(tangent, structure)
+            given = tree.aligned(tangent, structure, absent=True)
             if given is None:
                 raise ShapeError("jvp: a tangent has another structure than its primal")
             flat += given

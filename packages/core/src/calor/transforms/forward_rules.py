@@ -12,7 +12,6 @@ from calor.ops.sources import zeros_of
 from calor.specs import Spec
 from calor.tensor.values import is_weak
 from calor.transforms.forms import Form, fitting
-from calor.transforms.grad import matching
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class Push:
 
     def _checked(self, derivative: Any) -> list[Any]:
         """Return the derivative's tensors if they fit those of the value."""
-        leaves = matching(derivative, self.value.structure)
+        leaves = tree.aligned(derivative, self.value.structure, absent=True)
         if leaves is None:
             raise ArgumentError(
                 f"the forward rule of {self.name} returned a derivative of the structure "

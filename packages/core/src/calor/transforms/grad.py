@@ -419,7 +419,7 @@ def vjp(
     made = Differentiated(function, primals, has_aux)
 
     def pull(cotangents: Any) -> tuple[Any, ...]:
-        given = matching(cotangents, made.structure)
+        given = tree.aligned(cotangents, made.structure, absent=True)
         if given is None:
             found = tree.flatten(cotangents)[1]
             raise ShapeError(f"the cotangent has structure {found}, the value {made.structure}")
@@ -457,39 +457,6 @@ class Differentiated:
         ]
         found = backpropagate(pairs, self.prepared.leaves, _again()) if pairs else {}
         return tuple(self.prepared.gradients(found))
-
-
-def matching(given: Any, structure: tree.TreeDef) -> list[Any] | None:
-    """Return the leaves of a pytree for those of a structure, of which parts may be None.
-
-    None if the structures do not fit.
-    """
-    if given is None:
-        return [None] * structure.count
-    flat, found = tree.flatten(given)
-    if found.count == structure.count:
-        return flat
-    if structure.kind is None:
-        return None
-    parts = _children(given, structure)
-    if parts is None or len(parts) != len(structure.children):
-        return None
-    leaves: list[Any] = []
-    for part, child in zip(parts, structure.children, strict=True):
-        more = matching(part, child)
-        if more is None:
-            return None
-        leaves += more
-    return leaves
-
-
-def _children(value: Any, structure: tree.TreeDef) -> list[Any] | None:
-    if isinstance(value, dict):
-        keys: Any = structure.aux
-        return (
-            [value[k] for k in keys] if structure.kind is dict and set(keys) == set(value) else None
-        )
-    return list(value) if isinstance(value, list | tuple) else None
 
 
 def stop_gradient(x: Any) -> Any:  # numpydoc ignore=RS01

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -273,7 +274,7 @@ def prefix(axes: Any, structure: tree.TreeDef, what: str, name: str) -> list[int
     if axes is None or (isinstance(axes, int) and not isinstance(axes, bool)):
         return [axes] * structure.count
     parts: list[Any] | None = None
-    if isinstance(axes, dict) and structure.kind is dict:
+    if isinstance(axes, dict) and structure.kind in (dict, OrderedDict):
         keys: Any = structure.aux
         parts = [axes[k] for k in keys] if set(axes) == set(keys) else None
     elif isinstance(axes, tuple | list) and structure.kind is not None:
