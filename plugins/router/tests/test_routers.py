@@ -493,3 +493,21 @@ def test_control_flow_takes_numbers_of_the_host(limits: tuple[int, ...]) -> None
             count, made = powers(w, start)
             assert float(count) == 3.0
             assert np.array_equal(made.numpy(), np.eye(3) * 2 ** (4 - start))
+
+
+def test_a_profile_tells_once_of_a_member_that_has_two_names() -> None:
+    with calor.device("router:numpy,strict:numpy") as device:
+        x = calor.ones((3,))
+        calor.eval(calor.tanh(x) + 1)
+        with calor.profile(device) as profile:
+            calor.eval(calor.tanh(x) + 1)
+        with (
+            pytest.raises(ArgumentError, match="another profile"),
+            calor.profile(device),
+            calor.profile("numpy"),
+        ):
+            pass
+        with calor.profile("numpy") as after:
+            pass
+    assert [event.op for event in profile.events].count("tanh") == 1
+    assert after.events == []

@@ -15,6 +15,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
 from typing import Final
@@ -26,6 +27,7 @@ from calor import doctor
 from calor.__main__ import main
 from calor.backends.capabilities import NOT_YET, impossible
 from calor.backends.capabilities import partial as partially
+from calor.backends.device import Device
 from calor.backends.events import Event
 from calor.backends.protocol import FEATURES, FULL, Info
 from calor.dtypes import ALL, float32
@@ -33,7 +35,10 @@ from calor.errors import ArgumentError, CalorError, UnsupportedError
 from calor.profiling import Profile, Sample
 from calor.units import bytes_of, bytes_text
 
+from ..strict.backend import strict_of
 from .base import Check, Place
+from .routed_programs import PACKAGE as ROUTER
+from .routed_programs import router
 
 CONTRACT: Final = "what is told of work and of devices is what was done and what they declare"
 _TURNS: Final = 8
@@ -134,17 +139,35 @@ def _timeline(found: Profile, peak: int, rng: Rng) -> None:
 
 def _profiled(place: Place, rng: Rng) -> None:
     """A profile of a program on the device has its work within its time."""
+    _profiled_on(place, place.device, rng)
+
+
+def _named_twice(place: Place, rng: Rng) -> None:
+    """A router tells of each piece of work once, also of a member that has two names."""
+    if find_spec(ROUTER) is None:
+        return
+    other = strict_of(place.plain) if place.device == place.plain else place.device
+    with calor.device(router([place.plain, other])) as device:
+        _profiled_on(place, device, rng)
+
+
+def _profiled_on(place: Place, device: Device, rng: Rng) -> None:
     size = int(rng.integers(8, 33))
     x = calor.asarray(rng.random((size, size)).astype(np.float32))
-    calor.eval(x)
+
+    def program(x: calor.Tensor) -> calor.Tensor:
+        return calor.tanh(x @ x) + calor.sum(x, axis=0)
+
+    # What is compiled and measured once is no work of the program.
+    calor.eval(program(x))
     began = perf_counter()
     try:
-        with calor.profile(place.device) as found:
-            y = calor.tanh(x @ x) + calor.sum(x, axis=0)
+        with calor.profile(device) as found:
+            y = program(x)
             calor.eval(y)
             refused = False
             try:
-                with calor.profile(place.device):
+                with calor.profile(device):
                     pass
             except ArgumentError:
                 refused = True
@@ -158,12 +181,12 @@ def _profiled(place: Place, rng: Rng) -> None:
     for event in found.events:
         assert 0 <= event.start <= took, f"{event} begins outside of {took} s"
         assert event.start + event.seconds <= took, f"{event} ends after {took} s"
+    told = Counter((event.op, event.start) for event in found.events)
+    assert max(told.values()) == 1, f"work is told twice: {found.events}"
     assert found.peak_bytes >= y.nbytes, f"{found.peak_bytes} bytes at most"
     if place.interpreted:
         ops = Counter(e.op for e in found.events)
-        wants = Counter(n.op.name for n in calor.trace(
-            lambda x: calor.tanh(x @ x) + calor.sum(x, axis=0), x
-        ).nodes)  # fmt: skip
+        wants = Counter(n.op.name for n in calor.trace(program, x).nodes)
         assert ops == wants, f"the ops {ops}, not {wants}"
     count = len(found.events)
     calor.eval(calor.exp(x))
@@ -314,7 +337,8 @@ class _Told:
 
 
 _SUBJECTS: Final[dict[str, tuple[Callable[[Place, Rng], None], int]]] = {
-    "sums": (_sums, _TURNS), "profile": (_profiled, 2), "raised": (_raised, 1),
+    "sums": (_sums, _TURNS), "profile": (_profiled, 2),
+    "profile-of-two-names": (_named_twice, 1), "raised": (_raised, 1),
     "sizes": (_sizes, _TURNS), "tables": (_tables, _TURNS), "features": (_features, 1),
     "variables": (_variables, _TURNS), "dtypes": (_dtypes, _TURNS),
 }  # fmt: skip
@@ -336,6 +360,6 @@ def told_work() -> Iterator[Check]:
             contract=CONTRACT,
             run=partial(_run, name),
             text=partial(inspect.getsource, run),
-            dtypes=(float32,) if name in ("profile", "raised") else (),
+            dtypes=(float32,) if name in ("profile", "raised", "profile-of-two-names") else (),
             looks=True,
         )

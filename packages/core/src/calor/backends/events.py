@@ -80,7 +80,7 @@ class Watched:
             The device.
         listener : callable
             Called with the events of each piece of work, once it is done. Their ``start`` is the
-            host's ``time.perf_counter``.
+            host's ``time.perf_counter``. One that listens already is called once all the same.
 
         Returns
         -------

@@ -207,7 +207,7 @@ class OpTable(Backend):
         index : int
             The device.
         listener : callable
-            Called with one event for each op.
+            Called with one event for each op, also where it listens already.
 
         Yields
         ------
@@ -219,8 +219,13 @@ class OpTable(Backend):
         ArgumentError
             If another listener is active.
         """
-        if index in self._listeners:
-            raise ArgumentError("profile: another profile of this device is active")
+        active = self._listeners.get(index)
+        if active is not None:
+            if active != listener:
+                raise ArgumentError("profile: another profile of this device is active")
+            # Two members of a router may be one device by two names.
+            yield
+            return
         self._listeners = {**self._listeners, index: listener}
         try:
             yield

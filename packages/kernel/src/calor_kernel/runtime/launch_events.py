@@ -14,14 +14,19 @@ from calor_kernel.planning.engine import Engine
 from calor_kernel.planning.values import Launched
 
 
-@contextmanager
-def profiling(engine: Engine, listener: Listener) -> Iterator[None]:
-    """Report each launch to a listener; ArgumentError if another one listens."""
-    if engine.profiler is not None:
-        raise ArgumentError("profile: another profile of this device is active")
-    ceilings = engine.ceilings
+class _Report:
+    """What an engine calls with its launches: it tells a listener of them as events."""
 
-    def add(launches: Sequence[Launched], start: float, seconds: Sequence[float]) -> None:
+    __slots__ = ("_ceilings", "listener")
+
+    def __init__(self, engine: Engine, listener: Listener) -> None:
+        self._ceilings = engine.ceilings
+        self.listener = listener
+
+    def __call__(
+        self, launches: Sequence[Launched], start: float, seconds: Sequence[float]
+    ) -> None:
+        ceilings = self._ceilings
         events = []
         for launched, took in zip(launches, seconds, strict=True):
             launch = launched.launch
@@ -35,9 +40,20 @@ def profiling(engine: Engine, listener: Listener) -> Iterator[None]:
             event = Event(launched.op, blueprint, start, took, *work, covers, results, least)
             events.append(event)
             start += took
-        listener(events)
+        self.listener(events)
 
-    engine.profiler = add
+
+@contextmanager
+def profiling(engine: Engine, listener: Listener) -> Iterator[None]:
+    """Report each launch to a listener, once; ArgumentError if another one listens."""
+    active = engine.profiler
+    if active is not None:
+        if not isinstance(active, _Report) or active.listener != listener:
+            raise ArgumentError("profile: another profile of this device is active")
+        # Two members of a router may be one device by two names.
+        yield
+        return
+    engine.profiler = _Report(engine, listener)
     try:
         yield
     finally:
