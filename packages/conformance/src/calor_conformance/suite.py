@@ -197,6 +197,7 @@ from .checks import (
     training_forms,
     transfers,
     transforms,
+    types_of_operators,
     unread_parts,
     uses_again,
     values,
@@ -401,6 +402,7 @@ def _contracts() -> Iterator[Check]:
     yield from replaced_statics.replaced_statics()
     yield from imported_models.imported_models()
     yield from examples_of_onnx.examples_of_onnx()
+    yield from types_of_operators.types_of_operators()
     yield from ways_of_models.ways_of_models()
     yield from commands_of_onnx.commands_of_onnx()
     yield from drawn_models.drawn_models()

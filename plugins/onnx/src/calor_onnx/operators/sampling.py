@@ -31,7 +31,8 @@ def grid_sample(
     mode = _MODES.get(mode, mode)
     if mode not in (*_MODES.values(), "nearest"):
         raise ModelError(f"GridSample: mode is {mode!r}, which ONNX does not define")
-    return functional.grid_sample(x, grid, mode, padding_mode, align_corners=bool(align_corners))
+    made = functional.grid_sample(x, grid, mode, padding_mode, align_corners=bool(align_corners))
+    return calor.astype(made, x.dtype)
 
 
 @operator("Col2Im", since=18, host=[1, 2])
