@@ -380,3 +380,22 @@ def test_resized_lines_keep_an_element_that_is_not_finite_to_its_sums(
     assert not broken[1].any()
     # Half of the results are farther away than any kernel reaches.
     assert not broken[0, made // 2 + 1 :].any()
+
+
+def test_samples_of_whole_numbers_are_whole() -> None:
+    helper = onnx.helper
+    graph = helper.make_graph(
+        [helper.make_node("GridSample", ["x", "grid"], ["y"], mode="nearest")],
+        "samples",
+        [
+            helper.make_tensor_value_info("x", onnx.TensorProto.INT32, [1, 1, 2, 2]),
+            helper.make_tensor_value_info("grid", onnx.TensorProto.FLOAT, [1, 1, 2, 2]),
+        ],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.INT32, [1, 1, 1, 2])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=8)
+    x = np.arange(4, dtype=np.int32).reshape(1, 1, 2, 2)
+    grid = np.array([-0.5, -0.5, 0.5, 0.5], np.float32).reshape(1, 1, 2, 2)
+    made = host(calor_onnx.load(model)(x, grid))
+    assert made.dtype == np.int32
+    assert made.reshape(-1).tolist() == [0, 3]

@@ -70,7 +70,8 @@ def _turned(array: Array, dtype: np.dtype[Any]) -> Array:
     if dtype.kind not in "iu":
         return array.astype(dtype)
     spread = np.round(np.nan_to_num(array * 4, posinf=9, neginf=-9))
-    return (np.abs(spread) if dtype.kind == "u" else spread).clip(-99, 99).astype(dtype)
+    spread = np.abs(spread) if dtype.kind == "u" else spread
+    return np.asarray(np.clip(spread, -99, 99), dtype)
 
 
 def _types(name: str, node: Node, schema: Any, info: Any) -> list[DType]:

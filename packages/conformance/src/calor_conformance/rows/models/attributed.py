@@ -408,7 +408,8 @@ def _trees(rng: Rng) -> Node:
         yes = compared[modes[t]](column, np.float32(edges[t]))
         yes = np.where(np.isnan(column), yes | bool(missing[t]), yes)
         leaves.append(np.where(yes[:, None], weights[t, 0], weights[t, 1]))
-    made = {"SUM": np.sum, "AVERAGE": np.mean, "MIN": np.min, "MAX": np.max}[how](leaves, axis=0)
+    ways: dict[str, Any] = {"SUM": np.sum, "AVERAGE": np.mean, "MIN": np.min, "MAX": np.max}
+    made = ways[how](leaves, axis=0)
     made = made + (np.asarray(base) if base else 0)
     way = str(rng.choice(["NONE", "SOFTMAX", "LOGISTIC"]))
     ids = [t for t in range(trees) for _ in range(3)]

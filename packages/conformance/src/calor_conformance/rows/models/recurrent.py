@@ -36,7 +36,7 @@ _GATES: Final = {
 Curve = Callable[[Array], Array]
 
 
-def _curves(rng: Rng, default: list[str], directions: int) -> tuple[dict[str, Any], list[Curve]]:
+def _curves(rng: Rng, default: list[str], directions: int) -> tuple[dict[str, Any], list[Any]]:
     """Return attributes that name the curves of all directions, and the curves."""
     if coin(rng, 0.3):
         return {}, [_CURVES[name][1] for name in default * directions]
@@ -201,9 +201,9 @@ def _conv_transpose(rng: Rng) -> Node:
             for tap in product(*map(range, kernel)):
                 at = tuple(f + p * s + t * d for f, p, s, t, d in
                            zip(first, place, step, tap, apart, strict=True))  # fmt: skip
-                room[(slice(None), g * out + o, *at)] += (
-                    x[(slice(None), 2 * g + c, *place)] * w[(2 * g + c, o, *tap)]
-                )
+                spot: Any = (slice(None), g * out + o, *at)
+                taken: Any = (slice(None), 2 * g + c, *place)
+                room[spot] += x[taken] * w[(2 * g + c, o, *tap)]
     cut = tuple(slice(f + a, f + a + n) for f, a, n in zip(first, low, wanted, strict=True))
     made = room[(slice(None), slice(None), *cut)]
     bias = some(rng, group * out) if coin(rng) else None
@@ -215,8 +215,8 @@ def _conv_transpose(rng: Rng) -> Node:
 
 
 def _conv_of(
-    x: Array, w: Array, step: list[int], low: list[int], counts: list[int], apart: list[int],
-    group: int,
+    x: Array, w: Array, group: int, step: list[int], low: list[int], counts: list[int],
+    apart: list[int],
 ) -> Array:  # fmt: skip
     """Return the plain convolution of numbers, of which there are zeros outside."""
     made = np.zeros((len(x), len(w), *counts), x.dtype)
@@ -226,9 +226,8 @@ def _conv_of(
             at = [p * s - a + t * d for p, s, a, t, d in
                   zip(place, step, low, tap, apart, strict=True)]  # fmt: skip
             if all(0 <= i < n for i, n in zip(at, x.shape[2:], strict=True)):
-                made[(slice(None), o, *place)] += (
-                    x[(slice(None), o // each * w.shape[1] + c, *at)] * w[(o, c, *tap)]
-                )
+                spot: Any = (slice(None), o, *place)
+                made[spot] += x[(slice(None), o // each * w.shape[1] + c, *at)] * w[(o, c, *tap)]
     return made
 
 
@@ -275,14 +274,14 @@ def _integers(quantized: bool) -> Draw:
         shape = (4,) if coin(rng) and quantized else ()
         zeros = np.asarray(rng.integers(0, 50, shape), weight)
         moved = w.astype(np.int64) - zeros.reshape(-1, *(1,) * (w.ndim - 1))
-        made = _conv_of(x.astype(np.int64) - int(zero), moved, *lie, group)
+        made = _conv_of(x.astype(np.int64) - int(zero), moved, group, *lie)
         chosen |= {"group": group}
         if not quantized:
-            given = [x, w, np.asarray(zero), *([zeros] if coin(rng) else [])]
-            if len(given) == 3:
+            told = [x, w, np.asarray(zero), *([zeros] if coin(rng) else [])]
+            if len(told) == 3:
                 moved = w.astype(np.int64)
-                made = _conv_of(x.astype(np.int64) - int(zero), moved, *lie, group)
-            return Node(given, chosen, opset=int(rng.choice([10, 21])),
+                made = _conv_of(x.astype(np.int64) - int(zero), moved, group, *lie)
+            return Node(told, chosen, opset=int(rng.choice([10, 21])),
                         want=[made.astype(np.int32)])  # fmt: skip
         scale, out = np.float32(rng.uniform(0.01, 0.1)), np.float32(rng.uniform(3, 9))
         scales = np.asarray(rng.uniform(0.01, 0.1, shape), np.float32)
@@ -297,7 +296,7 @@ def _integers(quantized: bool) -> Draw:
         real = whole * factor / out
         bound = np.iinfo(kind)
         want = np.clip(np.round(real) + int(last), bound.min, bound.max).astype(kind)
-        given = [x, scale, np.asarray(zero), w, scales, zeros, out, np.asarray(last)]
+        given: list[Any] = [x, scale, np.asarray(zero), w, scales, zeros, out, np.asarray(last)]
         given += [] if bias is None else [bias]
         return Node(given, chosen, fixed=(1, 2, 3, 4, 5, 6, 7), opset=int(rng.choice([10, 21])),
                     want=[want])  # fmt: skip
