@@ -273,6 +273,8 @@ DEPTHWISE = ((2, 5, 11, 37), (10, 1, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 5)
 WINDOW = {
     "single window": "it has several windows, or one that is not the whole image",
 }
+FILTERS = {"few windows": "it has fewer than 192 filters, whose taps are adjacent"}
+APART = {"few windows": "it has fewer than 16 channels on a side"}
 NARROWER = {"weight panels": "tiles of narrow images read them in place"}
 GROUPED = {"weight panels": "a group has fewer than 8 output channels, or weights of a channel"}
 SEEN = {"weight panels": "rows in place suit fewer than 48 weights of a channel"}
@@ -284,7 +286,7 @@ PLANES = {"small width": "its images are no planes, or their rows are longer tha
     [
         (NARROW, "small width", WINDOW | NARROWER),
         (DEPTHWISE, "depthwise", GROUPED | PLANES | {"single window": "it has groups"}),
-        (LARGE, "depthwise", GROUPED | PLANES | {"single window": "it has groups"}),
+        (LARGE, "depthwise", GROUPED | PLANES | APART | {"single window": "it has groups"}),
         (WIDE, "weight panels", WINDOW | PLANES),
         (
             THIN,
@@ -302,7 +304,7 @@ def test_ways_of_weight_gradients(row, way, dropped):
     request = Request("conv_weight_gradient", known, views, (spec(w, float32),), ONE_UNIT)
     works = LOWERINGS["conv_weight_gradient"](replace(request, candidates=True))
     assert [work.variant for work in works] == [way]
-    assert {one.variant: one.reason for one in works.dropped} == dropped
+    assert {one.variant: one.reason for one in works.dropped} == FILTERS | dropped
 
 
 def test_depthwise_weight_gradients_copy_rows_that_are_not_contiguous(backend):

@@ -17,6 +17,7 @@ from calor_kernel.library.conv.depthwise import (
 )
 from calor_kernel.library.conv.direct_rows_launch import phases_refusal, phases_steps
 from calor_kernel.library.conv.disjoint_windows import alone_refusal, patches_works
+from calor_kernel.library.conv.few_windows import FEW_WINDOWS_OF_INPUT, FEW_WINDOWS_OF_WEIGHTS
 from calor_kernel.library.conv.one_unit_rows import DIRECT, SMALL_WIDTH, WINDOWS, made, refused
 from calor_kernel.library.conv.problem import Convolution
 from calor_kernel.library.conv.single_window import single_window_refusal, single_window_works
@@ -78,10 +79,18 @@ _SINGLE_WINDOW: Final[Way[Convolution]] = Way(
     "single window", single_window_refusal, single_window_works
 )
 INPUT: Final = (
-    _SINGLE_WINDOW, _PATCHES, PARTED, WINDOWS, _SMALL_WIDTH_GRADIENT, _PHASES, DIRECT
-)  # fmt: skip
+    _SINGLE_WINDOW,
+    FEW_WINDOWS_OF_INPUT,
+    _PATCHES,
+    PARTED,
+    WINDOWS,
+    _SMALL_WIDTH_GRADIENT,
+    _PHASES,
+    DIRECT,
+)
 WEIGHT: Final = (
     _SINGLE_WINDOW,
+    FEW_WINDOWS_OF_WEIGHTS,
     _WEIGHT_PANELS,
     _SMALL_WIDTH_WEIGHTS,
     _DEPTHWISE_WEIGHTS,

@@ -32,6 +32,7 @@ from calor_kernel.library.conv.direct_channel_vectors import (
 )
 from calor_kernel.library.conv.direct_rows_launch import rows_refusal, rows_steps
 from calor_kernel.library.conv.disjoint_windows import patches_works, row_patches_refusal
+from calor_kernel.library.conv.few_windows import FEW_WINDOWS
 from calor_kernel.library.conv.gemv_conv import gemv_refusal, gemv_steps
 from calor_kernel.library.conv.merged_axes import merged
 from calor_kernel.library.conv.one_unit_rows import (
@@ -88,7 +89,7 @@ _ALONG_CHANNELS: Final[Way[Convolution]] = Way(
 )
 _ROW_PATCHES: Final[Way[Convolution]] = Way("patches", row_patches_refusal, patches_works)
 # Ways of few problems, which suit those best.
-_SPECIAL: Final = (_GEMV, _ALONG_CHANNELS, _ROW_PATCHES)
+_SPECIAL: Final = (_GEMV, _ALONG_CHANNELS, _ROW_PATCHES, FEW_WINDOWS)
 _FORWARD: Final = (
     *_SPECIAL, PARTED, WINDOWS, _COLUMNS, SMALL_WIDTH, _ROWS, _CHANNEL_VECTORS, DIRECT
 )  # fmt: skip
