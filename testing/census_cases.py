@@ -428,6 +428,9 @@ def _rare(device: str) -> Iterator[Named]:
     yield "window as large as the image", training(_functional("conv2d"), *small)
     narrow: tuple[Operand, ...] = ((8, 256, 7, 7), "float32"), ((256, 1, 13, 13), "float32")
     yield "narrow depthwise", forward(_functional("conv2d", padding=6, groups=256), *narrow)
+    # ResNet's last images where pictures are small.
+    last_images: tuple[Operand, ...] = ((2, 512, 3, 3), "float32"), ((512, 512, 3, 3), "float32")
+    yield from both("windows of all images", _functional("conv2d", padding=1), *last_images)
     # A picture warped by a grid, and features read between pixels.
     warp = _functional("grid_sample")
     yield "warped picture", forward(warp, ((1, 3, 64, 64), "float32"), ((1, 32, 32, 2), "float32"))

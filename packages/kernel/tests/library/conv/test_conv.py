@@ -273,8 +273,8 @@ DEPTHWISE = ((2, 5, 11, 37), (10, 1, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 5)
 WINDOW = {
     "single window": "it has several windows, or one that is not the whole image",
 }
-FILTERS = {"few windows": "it has fewer than 192 filters, whose taps are adjacent"}
-APART = {"few windows": "it has fewer than 16 channels on a side"}
+FILTERS = {"window products": "it has fewer than 192 filters, whose taps are adjacent"}
+APART = {"window products": "it has fewer than 16 channels on a side"}
 NARROWER = {"weight panels": "tiles of narrow images read them in place"}
 GROUPED = {"weight panels": "a group has fewer than 8 output channels, or weights of a channel"}
 SEEN = {"weight panels": "rows in place suit fewer than 48 weights of a channel"}

@@ -17,7 +17,6 @@ from calor_kernel.library.conv.depthwise import (
 )
 from calor_kernel.library.conv.direct_rows_launch import phases_refusal, phases_steps
 from calor_kernel.library.conv.disjoint_windows import alone_refusal, patches_works
-from calor_kernel.library.conv.few_windows import FEW_WINDOWS_OF_INPUT, FEW_WINDOWS_OF_WEIGHTS
 from calor_kernel.library.conv.one_unit_rows import DIRECT, SMALL_WIDTH, WINDOWS, made, refused
 from calor_kernel.library.conv.problem import Convolution
 from calor_kernel.library.conv.single_window import single_window_refusal, single_window_works
@@ -37,6 +36,7 @@ from calor_kernel.library.conv.weight_gradient_rows import (
     weight_rows_steps,
 )
 from calor_kernel.library.conv.window_parts_launch import PARTED
+from calor_kernel.library.conv.window_products import INPUT_PRODUCTS, WEIGHT_PRODUCTS
 
 _PHASES: Final[Way[Convolution]] = Way(
     "phases", refused(phases_refusal), made(phases_steps), tier=1
@@ -80,7 +80,7 @@ _SINGLE_WINDOW: Final[Way[Convolution]] = Way(
 )
 INPUT: Final = (
     _SINGLE_WINDOW,
-    FEW_WINDOWS_OF_INPUT,
+    INPUT_PRODUCTS,
     _PATCHES,
     PARTED,
     WINDOWS,
@@ -90,7 +90,7 @@ INPUT: Final = (
 )
 WEIGHT: Final = (
     _SINGLE_WINDOW,
-    FEW_WINDOWS_OF_WEIGHTS,
+    WEIGHT_PRODUCTS,
     _WEIGHT_PANELS,
     _SMALL_WIDTH_WEIGHTS,
     _DEPTHWISE_WEIGHTS,

@@ -32,7 +32,6 @@ from calor_kernel.library.conv.direct_channel_vectors import (
 )
 from calor_kernel.library.conv.direct_rows_launch import rows_refusal, rows_steps
 from calor_kernel.library.conv.disjoint_windows import patches_works, row_patches_refusal
-from calor_kernel.library.conv.few_windows import FEW_WINDOWS
 from calor_kernel.library.conv.gemv_conv import gemv_refusal, gemv_steps
 from calor_kernel.library.conv.merged_axes import merged
 from calor_kernel.library.conv.one_unit_rows import (
@@ -56,6 +55,7 @@ from calor_kernel.library.conv.problem import (
 )
 from calor_kernel.library.conv.window_columns_launch import columns_refusal, columns_steps
 from calor_kernel.library.conv.window_parts_launch import PARTED
+from calor_kernel.library.conv.window_products import WINDOW_PRODUCTS
 from calor_kernel.library.gemm.epilogue import Tail
 
 # Images up to this many pixels waste less in tiles across channels if weights are packed.
@@ -89,7 +89,7 @@ _ALONG_CHANNELS: Final[Way[Convolution]] = Way(
 )
 _ROW_PATCHES: Final[Way[Convolution]] = Way("patches", row_patches_refusal, patches_works)
 # Ways of few problems, which suit those best.
-_SPECIAL: Final = (_GEMV, _ALONG_CHANNELS, _ROW_PATCHES, FEW_WINDOWS)
+_SPECIAL: Final = (_GEMV, _ALONG_CHANNELS, _ROW_PATCHES, WINDOW_PRODUCTS)
 _FORWARD: Final = (
     *_SPECIAL, PARTED, WINDOWS, _COLUMNS, SMALL_WIDTH, _ROWS, _CHANNEL_VECTORS, DIRECT
 )  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 import calor
 from calor import dtypes
 from calor_interpreter.device import ONE_UNIT, LanesDevice
-from calor_kernel.library.conv import few_windows
+from calor_kernel.library.conv import window_products
 from calor_kernel.library.matmul import ProductFuser
 from calor_kernel.runtime.backend import KernelBackend
 from calor_nn import functional
@@ -19,7 +19,7 @@ from ..ops import run_op
 from .test_conv import NONE, OPS, check
 from .test_implicit_gemm_mma import LOWERINGS, ONE, request_of
 
-WAY = "few windows"
+WAY = "window products"
 # Vectors of 8 lanes, without fast masks.
 SHORT = replace(
     ONE_UNIT, features=ONE_UNIT.features - {"masked_access"}, vector_bytes=32,
@@ -46,7 +46,7 @@ ROWS = [
 def taken(monkeypatch):
     """Gradients of several taps are products however few channels they have."""
     for name, value in {"_FILTERS": 1, "_SUMMED": 0, "_VECTORS": 16, "_TAPPED": 128}.items():
-        monkeypatch.setattr(few_windows, name, value)
+        monkeypatch.setattr(window_products, name, value)
 
 
 def way(op, row, info=ONE_UNIT, kept=(), dtype="float32"):
@@ -111,7 +111,7 @@ LARGER = ((2, 512, 14, 14), (512, 512, 3, 3), ONE, ((1, 1), (1, 1)), ONE, 1)
 
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("row", [POINTWISE, TAPPED], ids=["one tap", "several taps"])
-def test_few_windows_are_a_product(op, row):
+def test_window_products_are_a_product(op, row):
     assert way(op, row) == WAY
 
 

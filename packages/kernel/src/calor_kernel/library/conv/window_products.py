@@ -207,6 +207,6 @@ def _multiply(
     steps.include(alone, "dot_general", attributes, operands, [(spec_of(made, float32), target)])
 
 
-FEW_WINDOWS: Final[Way[Convolution]] = Way("few windows", forward_refusal, forward_works)
-FEW_WINDOWS_OF_INPUT: Final[Way[Convolution]] = Way("few windows", input_refusal, input_works)
-FEW_WINDOWS_OF_WEIGHTS: Final[Way[Convolution]] = Way("few windows", weight_refusal, weight_works)
+WINDOW_PRODUCTS: Final[Way[Convolution]] = Way("window products", forward_refusal, forward_works)
+INPUT_PRODUCTS: Final[Way[Convolution]] = Way("window products", input_refusal, input_works)
+WEIGHT_PRODUCTS: Final[Way[Convolution]] = Way("window products", weight_refusal, weight_works)
