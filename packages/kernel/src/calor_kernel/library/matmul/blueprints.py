@@ -50,6 +50,10 @@ _LONG_PASSES = (768, 512)
 _PANELS, _ROW_BYTES = 8, 2048
 # The same of a B that is streamed.
 _STREAMED_BYTES = 1 << 14
+# Terms up to which a result is written along its rows: of a result that half of the second-level
+# cache holds, and of larger ones; tiles of rows of a cube then, and the bytes of a second-level
+# cache whose size is not known.
+_SHALLOW, _TALL, _NEAR = (32, 128), 4, 1 << 18
 # Where a cube packs B: its memory for the panels of a pass, and the maximum of blocks of rows, each
 # of which packs B anew.
 _ROOM_BYTES, _PACKINGS = 1 << 17, 1
@@ -140,7 +144,11 @@ def packed(product: Product, info: DeviceInfo, keeps: bool = False) -> Packed:
     width = lanes * vectors
     row = _STREAMED_BYTES if streamed else _ROW_BYTES
     most = _PANELS if pack_b else max(_PANELS, row // (width * accumulate.itemsize))
-    blocks = blocks_of(product, info, rows, width, most)
+    # A pass over few terms takes as long as the result takes to be written.
+    if depth < groups or not _is_shallow(product, info):
+        blocks = blocks_of(product, info, rows, width, most)
+    else:
+        blocks = lines_of(product, info, rows, width)
     made = Packed(accumulate, lanes, rows, vectors, group, pack_a, pack_b, depth, *blocks)
     wide = registers_of(info) == 32
     # Weights that stay have long passes, in which a turn of the loop is a small part.
@@ -196,6 +204,9 @@ def packed_inside(product: Product, info: DeviceInfo) -> Packed | str:
         base = replace(base, depth=-(-product.k // -(-product.k // most)))
     if base.depth * base.width > room:
         return "a pass over a panel does not fit the memory of a cube"
+    # Each block of rows packs B anew.
+    high, wide = blocks_of(product, info, base.rows, base.width)
+    base = replace(base, block_rows=high, block_panels=wide)
     panels = greatest(1, least(base.block_panels, room // (base.depth * base.width)))
     # A turn prefetches one line of the next block.
     return replace(base, room=room, block_panels=panels, unroll=min(base.unroll, 4))
@@ -212,6 +223,34 @@ def blocks_of(
     tall = -(-product.m // block_rows) * product.batches
     block_panels = greatest(1, least(panels, most, panels * tall // (4 * info.cores)))
     return block_rows, block_panels
+
+
+def _half_of_cache(info: DeviceInfo) -> int:
+    """Return the bytes of half of the second-level cache."""
+    return (info.caches[1] if len(info.caches) > 1 else _NEAR) // 2
+
+
+def _is_shallow(product: Product, info: DeviceInfo) -> bool:
+    """Return whether a result takes about as long to be written as its few terms to be added."""
+    little, most = _SHALLOW
+    if not exceeds(product.k, little):
+        return True
+    nbytes = product.batches * product.m * product.n * product.dtype.itemsize
+    return not exceeds(product.k, most) and exceeds(nbytes, _half_of_cache(info))
+
+
+def lines_of(product: Product, info: DeviceInfo, rows: int, width: int) -> tuple[int, int]:
+    """Return the rows and the panels of a cube that writes a result of few terms along its rows.
+
+    Memory then sees few long streams. The panels of B stay in the second-level cache, and some
+    tiles of rows read each of them from the first.
+    """
+    tiles_down, panels = -(-product.m // rows), -(-product.n // width)
+    high = least(tiles_down, _TALL)
+    fit = _half_of_cache(info) // greatest(1, width * product.k * accumulator(product).itemsize)
+    tall = -(-tiles_down // high) * product.batches
+    wide = least(panels, greatest(1, fit), greatest(1, panels * tall // (4 * info.cores)))
+    return high * rows, wide
 
 
 def registers_of(info: DeviceInfo) -> int:
