@@ -15,6 +15,7 @@ from .checks import (
     announced,
     around_constants,
     asked_memory,
+    assigned_then_ended,
     at_many_sizes,
     autocasting,
     averaged_weights,
@@ -118,10 +119,12 @@ from .checks import (
     masks_beside_axes,
     members_alone,
     memory,
+    methods_of_copies,
     mirror_images,
     modes,
     modules,
     moves_in_loops,
+    mutated_containers,
     namesakes,
     narrow_indices,
     near_patterns,
@@ -444,6 +447,9 @@ def _contracts() -> Iterator[Check]:
     yield from narrow_indices.narrow_indices()
     yield from many_updates.many_updates()
     yield from orders_of_keys.orders_of_keys()
+    yield from mutated_containers.mutated_containers()
+    yield from methods_of_copies.methods_of_copies()
+    yield from assigned_then_ended.assigned_then_ended()
 
 
 def _narrow() -> Iterator[Check]:

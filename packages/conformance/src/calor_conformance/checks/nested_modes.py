@@ -160,6 +160,48 @@ def _nest(place: Place, rng: Rng) -> None:
             _compare(thread, "after all were left")
 
 
+def _within_itself(place: Place) -> None:
+    """One context, another one of its mode, and the first again: each restores what it met."""
+    half = [d for d in (bfloat16, float16) if place.plain.info.dtypes.get(d)]
+    pairs: list[tuple[Any, Any]] = [
+        (calor.no_grad(), calor.enable_grad()),
+        (calor.default_dtype("float32"), calor.default_dtype("float64")),
+        (calor.device("numpy"), calor.device(place.plain)),
+        (calor.strict_views(), calor.shared_views()),
+        (calor.matmul_precision("high"), calor.matmul_precision("direct")),
+        (calor.autocast(half[0] if half else "bfloat16"), calor.autocast(enabled=False)),
+    ]
+    if not place.plain.info.dtypes.get(float64):
+        del pairs[1]
+    for first, second in (*pairs, *[pair[::-1] for pair in pairs]):
+        entered: list[tuple[Any, dict[str, Any]]] = []
+        for context in (first, second, first, first, second):
+            entered.append((context, modes_seen()))
+            context.__enter__()
+        while entered:
+            context, before = entered.pop()
+            leave(context, by_error=bool(len(entered) % 2))
+            names = [type(c).__name__ for c, _ in entered]
+            now = modes_seen()
+            assert now == before, f"{now}, not {before}, after {type(context).__name__} in {names}"
+
+
+def _defaults(place: Place) -> None:
+    """What is set for the rest of the program holds in threads that begin afterwards."""
+    wide = float64 if place.plain.info.dtypes.get(float64) else float32
+    before = calor.zeros(1).dtype
+    with ThreadPoolExecutor(1) as earlier:
+        known = earlier.submit(modes_seen).result()
+        try:
+            calor.set_default_dtype(wide)
+            assert _seen_in_a_new_thread()["default"] == (wide, wide), "a later thread is as before"
+            assert modes_seen()["default"] == (wide, wide), "this thread is as before"
+            assert earlier.submit(modes_seen).result() == known, "a thread of before has changed"
+        finally:
+            calor.set_default_dtype(before)
+    assert _seen_in_a_new_thread()["default"] == (before, before), "the default stays"
+
+
 def _seen_in_a_new_thread() -> dict[str, Any]:
     with ThreadPoolExecutor(1) as pool:
         found: dict[str, Any] = pool.submit(modes_seen).result()
@@ -206,6 +248,8 @@ async def _tasks(rng: Rng) -> None:
 def _run(place: Place) -> None:
     for number in range(_NESTS):
         _nest(place, np.random.default_rng([place.seed, 51, number]))
+    _within_itself(place)
+    _defaults(place)
     _finite(place)
     asyncio.run(_tasks(np.random.default_rng([place.seed, 52])))
 

@@ -77,6 +77,9 @@ def _same(got: Any, want: Any, at: str, ties: dict[int, Any]) -> None:
         assert a.shape == b.shape, f"{at} has shape {a.shape}, not {b.shape}"
         assert a.tobytes() == b.tobytes(), f"{at} is read as {a}, not {b}"
         assert ties.setdefault(id(want), got) is got, f"{at} is another object where it was one"
+        if isinstance(got, np.ndarray):
+            assert got.flags.writeable, f"{at} is read as an array that cannot be written to"
+            assert got.dtype.isnative, f"{at} is read in the byte order of the file"
         return
     if isinstance(want, dict):
         found, keys = ([(type(k), k) for k in x] for x in (got, want))

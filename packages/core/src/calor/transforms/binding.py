@@ -149,6 +149,10 @@ class Binding:
         self.grad_ids = ids
         return True
 
+    def has_specs(self) -> bool:
+        """Tell whether the state has the shapes and dtypes that it had in the trace."""
+        return [h._value.spec for h in self.handles] == self.traced.capture_specs
+
     def refresh(self, values: list[Value]) -> bool | None:
         """Read the present values of the state; None if a spec or device differs.
 

@@ -27,6 +27,7 @@ from calor.specs import Spec, spec
 from calor.transforms.arguments import Arguments
 from calor.transforms.program import JittedFunction, Program, Resized
 from calor.transforms.simplify import simplify
+from calor.transforms.state import Stateful
 from calor.transforms.traced import Traced
 from calor.transforms.traced import traced as trace_function
 from calor.transforms.type_questions import TypeQuestions
@@ -140,7 +141,7 @@ class Families:
             self._kinds, self._seen, self._families = kinds, [sizes], []
             self._varying = {*self._names(sizes)}
         else:
-            found = self._find(sizes, specs)
+            found = self._find(sizes, specs, arguments.objects)
             if found is not None:
                 return found
             last = enumerate(zip(self._seen[-1], sizes, strict=True))
@@ -179,7 +180,7 @@ class Families:
         if not self._families or any(t._record is not None for t in tensors):
             return None
         specs, kinds, sizes = asked(tensors, tensors[0]._value.device)
-        return self._find(sizes, specs) if kinds == self._kinds else None
+        return self._find(sizes, specs, []) if kinds == self._kinds else None
 
     def _names(self, sizes: tuple[int, ...]) -> dict[int, Any]:
         """Return the declared names of sizes, by their places."""
@@ -189,9 +190,12 @@ class Families:
             return {}
         return {p: name for p, name in enumerate(self.declared) if name is not None}
 
-    def _find(self, sizes: tuple[int, ...], specs: Sequence[Spec]) -> Program | None:
+    def _find(
+        self, sizes: tuple[int, ...], specs: Sequence[Spec], objects: list[Stateful]
+    ) -> Program | None:
+        """Return the program of a known trace; None if sizes or state fit none."""
         for place, family in enumerate(self._families):
-            found = family.at(sizes, specs)
+            found = family.at(sizes, specs) if family.program.fits(objects) else None
             if found is not None:
                 if place:
                     others = [one for one in self._families if one is not family]

@@ -28,6 +28,7 @@ from calor.transforms.argument_gradients import check_apart, kinds, present, sto
 from calor.transforms.arguments import Arguments
 from calor.transforms.binding import Binding, Bindings
 from calor.transforms.flows import flows
+from calor.transforms.following import follow
 from calor.transforms.forward import push_forward
 from calor.transforms.state import Stateful, epoch
 from calor.transforms.traced import Traced, get
@@ -147,6 +148,24 @@ class Program:
         made.executable = made._compiled(None)
         self.device.holders.add(made)
         return made
+
+    def fits(self, objects: list[Stateful]) -> bool:
+        """Return whether the state is as it was in the trace.
+
+        Parameters
+        ----------
+        objects : list of Stateful
+            The objects among the arguments.
+
+        Returns
+        -------
+        bool
+            False if a call with these objects would miss.
+        """
+        binding = self.bindings.find(objects)
+        if binding is None or (binding.owners and not binding.same_grads()):
+            return False
+        return binding.has_specs() and follow(binding.handles, self.device)
 
     def _compiled(self, nbytes: int | None) -> Any:
         """Return the executable; ``nbytes`` is the memory that a call may take."""
