@@ -7,6 +7,7 @@ import calor
 from calor.graph.graph import Graph
 from calor.ops.sources import iota
 from calor.transforms.families import Families
+from calor.transforms.state import Stateful
 
 
 def shared(function):
@@ -115,3 +116,42 @@ def test_a_program_of_another_size_makes_its_graph_on_demand():
     graph = program.programs[0].graph
     assert isinstance(graph, Graph)
     assert graph.input_specs[0].shape == (5, 2)
+
+
+class _Held(Stateful):
+    """A weight and settings, which a program reads."""
+
+    def __init__(self):
+        self.weight, self.scale, self.parts = calor.full((), 2.0), 1.0, [3.0]
+
+
+@pytest.mark.parametrize(
+    ("change", "back"),
+    [
+        (lambda o: setattr(o, "scale", 5.0), lambda o: setattr(o, "scale", 1.0)),
+        (lambda o: o.parts.append(1.0), lambda o: o.parts.pop()),
+        (
+            lambda o: setattr(o, "weight", calor.full((2, 1), 7.0)),
+            lambda o: setattr(o, "weight", calor.full((), 2.0)),
+        ),
+        (
+            lambda o: setattr(o, "weight", calor.full((), 7, dtype="int32")),
+            lambda o: setattr(o, "weight", calor.full((), 2.0)),
+        ),
+    ],
+)
+@pytest.mark.parametrize("given_object", [False, True])
+def test_a_new_size_after_a_change_of_state_is_computed_with_that(change, back, given_object):
+    held = _Held()
+    plain = lambda o, x: x * o.weight * o.scale + sum(o.parts)  # noqa: E731 - called twice
+    program = calor.jit(plain) if given_object else calor.jit(lambda x: plain(held, x))
+    lead = (held,) if given_object else ()
+    for size in (2, 3, 4, 5):
+        program(*lead, calor.ones(size))
+    count = program.trace_count
+    for number, act in enumerate((change, back, change)):
+        act(held)
+        for size in (6 + 2 * number, 7 + 2 * number):
+            x = calor.ones(size)
+            assert program(*lead, x).tolist() == plain(held, x).tolist()
+    assert program.trace_count <= count + 3

@@ -101,9 +101,13 @@ def _numbers(rng: Rng) -> Array:
 
 
 def _copied(rng: Rng, one: _Known) -> tuple[str, _Known]:
-    way = str(rng.choice(["copy.copy", "copy.copy", "deepcopy", "pickle", "in a list"]))
+    way = str(rng.choice(["copy.copy", "attributes", "deepcopy", "pickle", "in a list"]))
     if way == "copy.copy":
         return way, _Known(copy.copy(one.made), one.cell, one.scale)
+    if way == "attributes":
+        made = type(one.made).__new__(type(one.made))
+        vars(made).update(vars(one.made))
+        return way, _Known(made, one.cell, one.scale)
     if way == "deepcopy":
         made = copy.deepcopy(one.made)
     elif way == "pickle" and isinstance(one.made, Own):

@@ -134,7 +134,8 @@ def _one(kind: str, method: str, rng: Rng) -> None:
     model = _Outer(_around(rng, held), bool(rng.integers(2)))
     x = calor.asarray(rng.integers(-3, 4, 2).astype(np.float32))
     calls: dict[str, Callable[[], Any]] = {
-        "jitted": partial(calor.jit(_of), model, x), "bound": partial(calor.jit(_of).bind(model), x),
+        "jitted": partial(calor.jit(_of), model, x),
+        "bound": partial(calor.jit(_of).bind(model), x),
         "captured": partial(calor.jit(lambda t: _of(model, t)), x),
         "a method": partial(model.method, x),
     }  # fmt: skip
