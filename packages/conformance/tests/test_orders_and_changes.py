@@ -1,7 +1,8 @@
-"""Checks of orders of keys, and of what changes between passes.
+"""Checks of orders of keys, and of what changes between passes, calls and traces.
 
-Each passes on the reference, and fails where trees are paired by places, and where a change of a
-jitted step is not remembered for a pass that runs again.
+Each passes on the reference, and fails where trees are paired by places, where a change of a jitted
+step is not remembered for a pass that runs again, where a program does not look at containers,
+where a copy has the methods of another object, and where a trace that ends keeps what it assigned.
 """
 
 from __future__ import annotations
@@ -12,15 +13,24 @@ import pytest
 
 from calor import tree
 from calor.transforms import program
+from calor.transforms.containers import Containers
+from calor.transforms.jit import Jitted
+from calor.transforms.state import JITTED_METHODS, Snapshot
+from calor_conformance.checks.assigned_then_ended import assigned_then_ended
 from calor_conformance.checks.changed_between_passes import changed_between_passes
+from calor_conformance.checks.methods_of_copies import methods_of_copies
+from calor_conformance.checks.mutated_containers import mutated_containers
 from calor_conformance.checks.orders_of_keys import orders_of_keys
 from reference_failures import failures
 
 (KEYS,) = (c.name for c in orders_of_keys())
 (PASSES,) = (c.name for c in changed_between_passes())
+(CONTAINERS,) = (c.name for c in mutated_containers())
+(COPIES,) = (c.name for c in methods_of_copies())
+(ENDS,) = (c.name for c in assigned_then_ended())
 
 
-@pytest.mark.parametrize("name", [KEYS, PASSES])
+@pytest.mark.parametrize("name", [KEYS, PASSES, CONTAINERS, COPIES, ENDS])
 def test_the_reference_passes(name: str) -> None:
     assert failures(name, 2) == []
 
@@ -37,3 +47,29 @@ def test_trees_paired_by_places_are_found(monkeypatch: pytest.MonkeyPatch) -> No
 def test_jitted_steps_that_are_not_remembered_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program, "note", lambda handle: None)
     assert "step" in failures(PASSES, 1)[0]
+
+
+def test_containers_that_nobody_looks_at_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Containers, "same", lambda self: True)
+    assert "after" in failures(CONTAINERS, 1)[0]
+
+
+def test_methods_of_the_original_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    get = Jitted.__get__
+
+    def first(self: Any, instance: Any, owner: Any = None) -> Any:
+        known = {} if instance is None else vars(instance).get(JITTED_METHODS, {})
+        return known[self] if self in known else get(self, instance, owner)
+
+    monkeypatch.setattr(Jitted, "__get__", first)
+    assert "attributes of" in failures(COPIES, 1)[0]
+
+
+def test_assignments_of_traces_that_ended_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Snapshot, "take_back", Snapshot.put_back)
+    assert "then" in failures(ENDS, 1)[0]
+
+
+def test_traces_of_another_state_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program.Program, "fits", lambda self, objects: True)
+    assert "does not fit" in failures(ENDS, 1)[0]
