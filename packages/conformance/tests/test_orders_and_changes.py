@@ -71,5 +71,5 @@ def test_assignments_of_traces_that_ended_are_found(monkeypatch: pytest.MonkeyPa
 
 
 def test_traces_of_another_state_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program.Program, "fits", lambda self, objects: True)
+    monkeypatch.setattr(program.Program, "fits_state", lambda self, objects: True)
     assert "does not fit" in failures(ENDS, 1)[0]

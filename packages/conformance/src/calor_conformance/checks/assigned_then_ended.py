@@ -51,7 +51,7 @@ class _Object(Stateful):
         self.fixed, self.below = calor.asarray(np.float32(1)), _Below()
         self.setting, self.rate, self.order = "plain", 0.5, [1, 2]
         self.table: Any = {"a": 1, "t": calor.asarray(np.float32(4))}
-        self.parts = [calor.asarray(np.float32(5)), {"deep": [1.0, 2.0]}]
+        self.parts: Any = [calor.asarray(np.float32(5)), {"deep": [1.0, 2.0]}]
         self.chosen: list[str] = []
         self.end: type[BaseException] | None = None
 
@@ -64,7 +64,7 @@ class _Object(Stateful):
         return made * self.rate * self.below.setting + sum(self.order)
 
 
-_ASSIGNMENTS: Final[dict[str, Callable[[_Object, Any], None]]] = {
+_ASSIGNMENTS: Final[dict[str, Callable[[_Object, Any], Any]]] = {
     "a setting": lambda o, x: setattr(o, "setting", "other"),
     "a new attribute": lambda o, x: setattr(o, "extra", 5),
     "a new tensor": lambda o, x: setattr(o, "extra_tensor", x * 2),
@@ -104,7 +104,10 @@ def _held(o: Any) -> Any:
 
 def _ways(o: _Object) -> dict[str, Callable[[Any], Any]]:
     """Return programs of an object, each with traces of its own."""
-    total = lambda x: calor.sum(o(x))  # noqa: E731 - what is differentiated
+
+    def total(x: Any) -> Any:
+        return calor.sum(o(x))
+
     return {
         "jitted": calor.jit(lambda x: o(x)), "an argument": partial(calor.jit(_called), o),
         "bound": calor.jit(_called).bind(o), "a method": calor.jit(o.__call__),
@@ -134,7 +137,7 @@ def _one(rng: Rng, number: int) -> None:
         o.chosen = [n for n in dict.fromkeys(o.chosen) if n != gone] + [gone] * (gone in o.chosen)
     every = list(_ways(o).items())
     way, call = every[number % len(every)]
-    plain = (lambda x: calor.grad(lambda t: calor.sum(o(t)))(x)) if "gradient" in way else o
+    plain = calor.grad(lambda t: calor.sum(o(t))) if "gradient" in way else o
     before = int(rng.choice(_BEFORE))
     for size in range(2, 2 + before):
         call(calor.asarray(rng.integers(1, 5, size).astype(np.float32)))

@@ -38,12 +38,12 @@ class Methods:
     weight: Any
     scale: float
 
-    @calor.jit  # type: ignore[untyped-decorator]
+    @calor.jit
     def read(self, x: Any) -> Any:
         """Return a product of what the object holds."""
         return x * self.weight * self.scale
 
-    @calor.jit  # type: ignore[untyped-decorator]
+    @calor.jit
     def grow(self, x: Any) -> Any:
         """Write to the tensor, and return its sum."""
         self.weight += x
@@ -65,7 +65,7 @@ class Own(Methods, Stateful):
 class Below(Own):
     """A subclass whose method calls the one that it overrides."""
 
-    @calor.jit  # type: ignore[untyped-decorator]
+    @calor.jit
     def read(self, x: Any) -> Any:
         """Return twice what the other class does."""
         return Own.read.__get__(self)(x) * 2
@@ -73,7 +73,7 @@ class Below(Own):
 
 def _module() -> Any:
     """Return a class of modules with the methods."""
-    nn = import_module("calor_nn")
+    nn: Any = import_module("calor_nn")
 
     class Layer(Methods, nn.Module):  # type: ignore[misc]
         def __init__(self, weight: Array, scale: float) -> None:
@@ -105,7 +105,8 @@ def _copied(rng: Rng, one: _Known) -> tuple[str, _Known]:
     if way == "copy.copy":
         return way, _Known(copy.copy(one.made), one.cell, one.scale)
     if way == "attributes":
-        made = type(one.made).__new__(type(one.made))
+        kind: Any = type(one.made)
+        made = kind.__new__(kind)
         vars(made).update(vars(one.made))
         return way, _Known(made, one.cell, one.scale)
     if way == "deepcopy":

@@ -107,7 +107,7 @@ class _Outer(Stateful):
         self.weight = calor.asarray(np.float32(2))
         self.inner, self.held = _Inner(held if below else 0), 0 if below else held
 
-    @calor.jit  # type: ignore[untyped-decorator]
+    @calor.jit
     def method(self, x: Any) -> Any:
         """Return what :func:`_of` does."""
         return _of(self, x)

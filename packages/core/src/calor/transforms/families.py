@@ -195,7 +195,7 @@ class Families:
     ) -> Program | None:
         """Return the program of a known trace; None if sizes or state fit none."""
         for place, family in enumerate(self._families):
-            found = family.at(sizes, specs) if family.program.fits(objects) else None
+            found = family.at(sizes, specs) if family.program.fits_state(objects) else None
             if found is not None:
                 if place:
                     others = [one for one in self._families if one is not family]

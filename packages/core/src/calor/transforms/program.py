@@ -149,7 +149,7 @@ class Program:
         self.device.holders.add(made)
         return made
 
-    def fits(self, objects: list[Stateful]) -> bool:
+    def fits_state(self, objects: list[Stateful]) -> bool:
         """Return whether the state is as it was in the trace.
 
         Parameters
