@@ -285,3 +285,39 @@ def test_what_has_nothing_in_common_does_not_wait() -> None:
     first.release()
     assert not blocked(third)
     assert turn_for([c]) is second
+
+
+class _Counted(Stateful):
+    def __init__(self) -> None:
+        self.count = calor.zeros(())
+
+
+def test_a_call_waits_for_a_trace_that_replaced_its_state() -> None:
+    state, started = _Counted(), threading.Event()
+
+    def plain(held: _Counted) -> Any:
+        held.count = held.count + 1
+        return held.count
+
+    def slow(held: _Counted) -> Any:
+        held.count = held.count + 1
+        started.set()
+        # Long enough for the other call to look at the object meanwhile.
+        time.sleep(0.2)
+        return held.count
+
+    add = calor.jit(plain)
+    add(_Counted())
+    found: list[Any] = []
+
+    def trace() -> None:
+        with calor.device(DEVICE):
+            found.append(calor.jit(slow)(state))
+
+    tracer = threading.Thread(target=trace)
+    tracer.start()
+    assert started.wait(10)
+    made = add(state)
+    tracer.join()
+    assert sorted(x.item() for x in (made, *found)) == [1.0, 2.0]
+    assert state.count.item() == 2.0

@@ -16,7 +16,7 @@ from typing import Any, Final
 from calor import tree
 from calor.backends.device import Device
 from calor.recording.trace import exports, materialize
-from calor.recording.tracing import traced_elsewhere
+from calor.recording.tracing import traced_elsewhere, tracing
 from calor.tensor.values import Handle, Value
 from calor.transforms.containers import Containers
 from calor.transforms.following import follow
@@ -258,12 +258,15 @@ class Bindings:
     def _bind(self, objects: list[Stateful]) -> Binding | None:
         everything = [*objects, *self.traced.roots]
         traced = self.traced
-        for structure, obj in zip(traced.structures, everything, strict=True):
-            if tree.flatten(obj)[1] != structure:
-                return None
-        leaves = [(o, leaf) for o in everything for leaf in named_leaves(o)]
-        held = [leaf for _, leaf in leaves]
-        binding = Binding(traced, self.device, objects, everything, held)
+        # Until another thread's trace ends, objects hold what it assigned to them; that this is
+        # taken back counts as no assignment.
+        with tracing:
+            for structure, obj in zip(traced.structures, everything, strict=True):
+                if tree.flatten(obj)[1] != structure:
+                    return None
+            leaves = [(o, leaf) for o in everything for leaf in named_leaves(o)]
+            held = [leaf for _, leaf in leaves]
+            binding = Binding(traced, self.device, objects, everything, held)
         handles = binding.handles
         if not all(isinstance(h, Handle) for h in handles):
             return None
