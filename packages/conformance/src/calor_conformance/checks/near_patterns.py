@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
@@ -22,59 +21,25 @@ from calor.dtypes import as_dtype, float32, int32, int64
 from calor.plugins.discovery import get_device
 
 from .base import Array, Check, Place
+from .joined_steps import Program, one_of, whole
+from .near_moves import MOVES
 
 CONTRACT: Final = "a program gives what its steps give one by one, whichever of them are joined"
 Rng = np.random.Generator
 Shape = tuple[int, ...]
 
 
-@dataclass
-class _Program:
-    """A function of arrays, and whether its gradient by the first is asked for.
-
-    Parameters
-    ----------
-    function : callable
-        What is jitted.
-    arrays : list of ndarray
-        Its operands.
-    told : str
-        What was drawn.
-    near : float, default 0.0
-        How far results may be off, relative to the largest; by default they are exact.
-    smooth : bool, default False
-        Whether it has a gradient.
-    same : frozenset of int
-        Positions of operands that are the same in every call: indices, which must stay in range.
-    """
-
-    function: Callable[..., Any]
-    arrays: list[Array]
-    told: str
-    near: float = 0.0
-    smooth: bool = False
-    same: frozenset[int] = field(default_factory=frozenset)
-
-
-def _whole(rng: Rng, shape: Shape) -> Array:
-    return np.asarray(rng.integers(-5, 6, shape), np.float32)
-
-
-def _one_of(rng: Rng, some: Any) -> Any:
-    return some[int(rng.integers(len(some)))]
-
-
 def _cut(rng: Rng, n: int) -> slice:
     """Return a slice of an axis: from its start or later, to its end or before, with a step."""
-    start = min(int(_one_of(rng, (0, 0, 1, 2, n // 3))), n - 1)
-    count = int(_one_of(rng, (1, 4, 4, n // 2, n, n - 1)))
-    return slice(start, min(start + max(count, 1), n), int(_one_of(rng, (1, 1, 1, 2))))
+    start = min(int(one_of(rng, (0, 0, 1, 2, n // 3))), n - 1)
+    count = int(one_of(rng, (1, 4, 4, n // 2, n, n - 1)))
+    return slice(start, min(start + max(count, 1), n), int(one_of(rng, (1, 1, 1, 2))))
 
 
-def _sorted(rng: Rng) -> _Program:
+def _sorted(rng: Rng) -> Program:
     """Some of what is sorted, along its axis and others."""
-    shape = (int(_one_of(rng, (1, 3, 4))), int(_one_of(rng, (5, 700, 3000))))
-    axis = int(_one_of(rng, (1, 1, 1, 1, 0)))
+    shape = (int(one_of(rng, (1, 3, 4))), int(one_of(rng, (5, 700, 3000))))
+    axis = int(one_of(rng, (1, 1, 1, 1, 0)))
     descending = bool(rng.integers(2))
     cuts = tuple(
         _cut(rng, n) if k == axis or rng.random() < 0.2 else slice(None)
@@ -89,39 +54,39 @@ def _sorted(rng: Rng) -> _Program:
         return places[cuts] if form == 1 else calor.take_along_axis(x, places, axis=axis)[cuts] * 2
 
     array = np.asarray(rng.permutation(int(np.prod(shape))), np.float32).reshape(shape)
-    return _Program(run, [array], f"{shape} along {axis}, {descending=}, {cuts}, form {form}")
+    return Program(run, [array], f"{shape} along {axis}, {descending=}, {cuts}, form {form}")
 
 
-def _bags(rng: Rng) -> _Program:
+def _bags(rng: Rng) -> Program:
     """Rows that are gathered, weighed by what broadcasts with them in any way, and reduced."""
-    rows, width = int(_one_of(rng, (5, 50))), int(_one_of(rng, (1, 3, 16, 16, 64)))
-    bags, each = int(_one_of(rng, (1, 4, 6, 6))), int(_one_of(rng, (1, 3, 7)))
-    whole = (bags, each, width)
-    forms = ((bags, each, 1), (1, each, 1), (each, 1), (bags, 1, 1), (1, 1, 1), whole,
+    rows, width = int(one_of(rng, (5, 50))), int(one_of(rng, (1, 3, 16, 16, 64)))
+    bags, each = int(one_of(rng, (1, 4, 6, 6))), int(one_of(rng, (1, 3, 7)))
+    every = (bags, each, width)
+    forms = ((bags, each, 1), (1, each, 1), (each, 1), (bags, 1, 1), (1, 1, 1), every,
              (1, each, width), (bags, 1, width), (width,), (1,))  # fmt: skip
-    shape = tuple(_one_of(rng, forms))
-    axis = _one_of(rng, (1, 1, 1, 1, 0, (0, 1), 2))
-    combine = str(_one_of(rng, ("sum", "sum", "sum", "mean", "max")))
+    shape = tuple(one_of(rng, forms))
+    axis = one_of(rng, (1, 1, 1, 1, 0, (0, 1), 2))
+    combine = str(one_of(rng, ("sum", "sum", "sum", "mean", "max")))
 
     def run(table: Any, weights: Any, places: Any) -> Any:
         taken = calor.take(table, places, axis=0)
         return getattr(calor, combine)(taken * weights, axis=axis)
 
-    arrays = [_whole(rng, (rows, width)), _whole(rng, shape), rng.integers(0, rows, (bags, each))]
-    told = f"{combine} of {whole} by {shape} along {axis}"
+    arrays = [whole(rng, (rows, width)), whole(rng, shape), rng.integers(0, rows, (bags, each))]
+    told = f"{combine} of {every} by {shape} along {axis}"
     # At ties of a maximum a gradient is shared.
-    return _Program(run, arrays, told, 1e-5, combine != "max", frozenset((2,)))
+    return Program(run, arrays, told, 1e-5, combine != "max", frozenset((2,)))
 
 
-def _bits(rng: Rng) -> _Program:
+def _bits(rng: Rng) -> Program:
     """The bits of a part, as another type."""
-    narrow, wide = _one_of(rng, (("uint8", "int32"), ("uint8", "int16"), ("int16", "int32"),
+    narrow, wide = one_of(rng, (("uint8", "int32"), ("uint8", "int16"), ("int16", "int32"),
                                  ("uint8", "float32"), ("int32", "int64")))  # fmt: skip
     parts = np.dtype(wide).itemsize // np.dtype(narrow).itemsize
-    count = parts * int(_one_of(rng, (1, 4, 8)))
+    count = parts * int(one_of(rng, (1, 4, 8)))
     room = int(rng.integers(0, 2 * parts + 1))
     start, form = int(rng.integers(0, room + 1)), int(rng.integers(4))
-    rows = int(_one_of(rng, (1, 3)))
+    rows = int(one_of(rng, (1, 3)))
     before = bool(rng.integers(2))
 
     def run(x: Any) -> Any:
@@ -136,20 +101,20 @@ def _bits(rng: Rng) -> _Program:
 
     # Small bits are no NaN of any type.
     array = np.asarray(rng.integers(0, 60, (rows, count + room)), narrow)
-    return _Program(run, [array], f"{narrow} to {wide}, {count} from {start}, {form=}, {before=}")
+    return Program(run, [array], f"{narrow} to {wide}, {count} from {start}, {form=}, {before=}")
 
 
-def _padded(rng: Rng) -> _Program:
+def _padded(rng: Rng) -> Program:
     """A pad with any number along any axes, before what reads zeros or nothing beyond an end."""
-    shape = tuple(int(n) for n in (_one_of(rng, (1, 3, 5)), _one_of(rng, (4, 16, 9))))
-    value = float(_one_of(rng, (0, 0, 1, -2, 0.5)))
-    widths = tuple((int(_one_of(rng, (0, 0, 1, 2))), int(_one_of(rng, (0, 1, 3)))) for _ in shape)
-    axis, reader = int(rng.integers(2)), str(_one_of(rng, tuple(_READERS)))
+    shape = tuple(int(n) for n in (one_of(rng, (1, 3, 5)), one_of(rng, (4, 16, 9))))
+    value = float(one_of(rng, (0, 0, 1, -2, 0.5)))
+    widths = tuple((int(one_of(rng, (0, 0, 1, 2))), int(one_of(rng, (0, 1, 3)))) for _ in shape)
+    axis, reader = int(rng.integers(2)), str(one_of(rng, tuple(_READERS)))
 
     def run(x: Any) -> Any:
         return _READERS[reader](calor.pad(x, widths, value=value), axis)
 
-    return _Program(run, [_whole(rng, shape)], f"{shape} by {widths} with {value}, {reader} {axis}",
+    return Program(run, [whole(rng, shape)], f"{shape} by {widths} with {value}, {reader} {axis}",
                     2e-5, True)  # fmt: skip
 
 
@@ -172,9 +137,9 @@ _READERS: Final[dict[str, Callable[[Any, int], Any]]] = {
 }  # fmt: skip
 
 
-def _scanned(rng: Rng) -> _Program:
+def _scanned(rng: Rng) -> Program:
     """A loop that stacks its carry, before or after it changed, its element, or what it made."""
-    steps, width = int(_one_of(rng, (1, 2, 6))), int(_one_of(rng, (1, 5, 300)))
+    steps, width = int(one_of(rng, (1, 2, 6))), int(one_of(rng, (1, 5, 300)))
     reverse, stacks = bool(rng.integers(2)), int(rng.integers(6))
     nonlinear, uses = bool(rng.integers(2)), int(rng.integers(4))
 
@@ -194,12 +159,12 @@ def _scanned(rng: Rng) -> _Program:
 
     told = f"{steps} x {width}, {reverse=}, stacks {stacks}, uses {uses}, {nonlinear=}"
     array = np.asarray(rng.uniform(-1, 1, (steps, width)), np.float32)
-    return _Program(run, [array], told, 2e-5, True)
+    return Program(run, [array], told, 2e-5, True)
 
 
-def _beside(rng: Rng) -> _Program:
+def _beside(rng: Rng) -> Program:
     """A value beside a view of itself, of which one might be written over the other."""
-    side = int(_one_of(rng, (3, 32, 96, 130)))
+    side = int(one_of(rng, (3, 32, 96, 130)))
     views: list[Callable[[Any], Any]] = [
         lambda t: calor.matrix_transpose(t), lambda t: calor.flip(t, axis=1),
         lambda t: calor.roll(t, 1, axis=0), lambda t: t[:1], lambda t: t[:, :1],
@@ -214,15 +179,15 @@ def _beside(rng: Rng) -> _Program:
         return (z - views[other](z)) * 0.5, z
 
     array = np.asarray(rng.integers(-1, 2, (side, side)), np.float32)
-    return _Program(run, [array], f"{side}, views {number} and {other}, {large=}", 1e-5, True)
+    return Program(run, [array], f"{side}, views {number} and {other}, {large=}", 1e-5, True)
 
 
-def _ends(rng: Rng) -> _Program:
+def _ends(rng: Rng) -> Program:
     """Parts of running results, of which a compiler may compute no more than is read."""
-    shape = (int(_one_of(rng, (1, 4))), int(_one_of(rng, (2, 33, 1500))))
-    axis, reverse = int(_one_of(rng, (1, 1, 0))), bool(rng.integers(2))
-    at, turned = int(_one_of(rng, (-1, 0, 1))) % shape[axis], bool(rng.integers(2))
-    kind = str(_one_of(rng, ("cumulative_sum", "cumulative_max", "cumulative_min")))
+    shape = (int(one_of(rng, (1, 4))), int(one_of(rng, (2, 33, 1500))))
+    axis, reverse = int(one_of(rng, (1, 1, 0))), bool(rng.integers(2))
+    at, turned = int(one_of(rng, (-1, 0, 1))) % shape[axis], bool(rng.integers(2))
+    kind = str(one_of(rng, ("cumulative_sum", "cumulative_max", "cumulative_min")))
 
     def run(x: Any) -> Any:
         made = getattr(calor, kind)(calor.flip(x, axis=axis) if turned else x, axis=axis)
@@ -230,15 +195,15 @@ def _ends(rng: Rng) -> _Program:
         return calor.take(made, at, axis=axis) * 2 + calor.sum(x, axis=axis)
 
     told = f"{kind} of {shape} along {axis}, {reverse=}, at {at}, {turned=}"
-    return _Program(run, [_whole(rng, shape)], told, 1e-5, kind == "cumulative_sum")
+    return Program(run, [whole(rng, shape)], told, 1e-5, kind == "cumulative_sum")
 
 
-def _chosen(rng: Rng) -> _Program:
+def _chosen(rng: Rng) -> Program:
     """Rows that are chosen by comparisons, and updates of what is not zero."""
-    rows, width, count = int(_one_of(rng, (3, 17))), int(_one_of(rng, (1, 8))), 5
-    offset, base = int(_one_of(rng, (0, 0, 1, -1))), float(_one_of(rng, (0, 0, 1)))
+    rows, width, count = int(one_of(rng, (3, 17))), int(one_of(rng, (1, 8))), 5
+    offset, base = int(one_of(rng, (0, 0, 1, -1))), float(one_of(rng, (0, 0, 1)))
     kind = int(rng.integers(3))
-    update: Any = _one_of(rng, ("add", "assign", "max"))
+    update: Any = one_of(rng, ("add", "assign", "max"))
 
     def run(table: Any, places: Any) -> Any:
         numbers = calor.arange(rows, dtype=places.dtype, device=table.device) + offset
@@ -254,16 +219,16 @@ def _chosen(rng: Rng) -> _Program:
 
     places = rng.permutation(rows)[:count] if update == "assign" else rng.integers(0, rows, count)
     told = f"{rows} x {width}, {kind=}, {offset=}, {base=}, {update}"
-    return _Program(run, [_whole(rng, (rows, width)), places], told, 1e-5, update != "max",
+    return Program(run, [whole(rng, (rows, width)), places], told, 1e-5, update != "max",
                     frozenset((1,)))  # fmt: skip
 
 
-def _masked(rng: Rng) -> _Program:
+def _masked(rng: Rng) -> Program:
     """Scores under a mask that is causal, nearly so, or none, with softmax along one axis."""
-    shape = (int(_one_of(rng, (1, 2))), int(_one_of(rng, (3, 17, 64))), int(_one_of(rng, (3, 17))))
-    width, offset = int(_one_of(rng, (4, 16))), int(_one_of(rng, (0, 0, 1, -1, 2)))
-    number, axis = float(_one_of(rng, (-np.inf, -1e4, -3.0))), int(_one_of(rng, (-1, -1, -2)))
-    scale, above = float(_one_of(rng, (1.0, width**-0.5, 0.3))), bool(rng.integers(2))
+    shape = (int(one_of(rng, (1, 2))), int(one_of(rng, (3, 17, 64))), int(one_of(rng, (3, 17))))
+    width, offset = int(one_of(rng, (4, 16))), int(one_of(rng, (0, 0, 1, -1, 2)))
+    number, axis = float(one_of(rng, (-np.inf, -1e4, -3.0))), int(one_of(rng, (-1, -1, -2)))
+    scale, above = float(one_of(rng, (1.0, width**-0.5, 0.3))), bool(rng.integers(2))
 
     def run(q: Any, k: Any, v: Any) -> Any:
         scores = q @ calor.matrix_transpose(k) * scale
@@ -280,16 +245,19 @@ def _masked(rng: Rng) -> _Program:
     arrays = [np.asarray(rng.normal(size=(first, n, width)), np.float32)
               for n in (queries, keys, keys)]  # fmt: skip
     told = f"{shape}, {offset=}, {number=}, {axis=}, {scale=:.2f}, {above=}"
-    return _Program(run, arrays, told, 5e-5, True)
+    return Program(run, arrays, told, 5e-5, True)
 
 
-FAMILIES: Final[dict[str, Callable[[Rng], _Program]]] = {
+FAMILIES: Final[dict[str, Callable[[Rng], Program]]] = {
     "sorted-slices": _sorted, "weighed-rows": _bags, "bits-of-slices": _bits,
     "padded-reads": _padded, "stacked-carries": _scanned, "views-beside": _beside,
-    "ends-of-scans": _ends, "chosen-rows": _chosen, "masked-scores": _masked,
+    "ends-of-scans": _ends, "chosen-rows": _chosen, "masked-scores": _masked, **MOVES,
 }  # fmt: skip
 # Families of small programs are drawn from more often.
-_TURNS: Final = {"sorted-slices": 12, "weighed-rows": 12, "bits-of-slices": 8}
+_TURNS: Final = {
+    "sorted-slices": 12, "weighed-rows": 12, "bits-of-slices": 8, "norms-in-other-shapes": 6,
+    "products-in-other-orders": 16, "joins-of-merged-axes": 12, "chains-that-share": 10,
+}  # fmt: skip
 # Dtypes that a family's programs need beside float32 and int64.
 _NEEDS: Final = {"bits-of-slices": ("uint8", "int16", "int32")}
 
@@ -309,7 +277,7 @@ def _same(found: Any, wants: list[Array], near: float, what: str) -> None:
         )
 
 
-def _compare(place: Place, program: _Program, rng: Rng) -> None:
+def _compare(place: Place, program: Program, rng: Rng) -> None:
     reference = get_device("numpy")
     jitted, calls = calor.jit(program.function), 2
     slope = program.smooth and rng.random() < 0.6
