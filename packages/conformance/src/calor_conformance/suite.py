@@ -93,6 +93,7 @@ from .checks import (
     gradients,
     graphs,
     grids_of_axes,
+    hard_orders,
     history,
     holders_of_values,
     host_arrays,
@@ -309,6 +310,7 @@ def _contracts() -> Iterator[Check]:
     yield from axes_of_functions.axes_of_functions()
     yield from axes_without_elements.axes_without_elements()
     yield from orders_of_axes.orders_of_axes()
+    yield from hard_orders.hard_orders()
     yield from broadcast_operands.broadcast_operands()
     yield from index_dtypes.index_dtypes()
     yield from casts_at_ties.casts_at_ties()
