@@ -67,6 +67,7 @@ from .checks import (
     drawn_programs,
     drawn_searches,
     drawn_sizes,
+    drawn_supplies,
     drawn_updates,
     drawn_views,
     drawn_weights,
@@ -107,6 +108,7 @@ from .checks import (
     jitted_steps,
     joined_requests,
     joint_probabilities,
+    kept_models,
     layer_states,
     layers,
     limited_tables,
@@ -444,6 +446,8 @@ def _contracts() -> Iterator[Check]:
     yield from raised_once.raised_once()
     yield from several_of_a_class.several_of_a_class()
     yield from skipped_steps.skipped_steps()
+    yield from kept_models.kept_models()
+    yield from drawn_supplies.drawn_supplies()
     yield from sessions_again.sessions_again()
     yield from opened_twice.opened_twice()
     yield from narrow_indices.narrow_indices()

@@ -259,10 +259,14 @@ class Module(Hooked):
             This module.
         """
         for module in self.modules():
-            # An assignment would make jitted functions check the structure again.
-            if module.training is not mode:
-                exchange(module, module._leave_evaluation if mode else module._evaluate)
+            module._switch(mode)
         return self
+
+    def _switch(self, mode: bool) -> None:
+        """Switch this module alone."""
+        # An assignment would make jitted functions check the structure again.
+        if self.training is not mode:
+            exchange(self, self._leave_evaluation if mode else self._evaluate)
 
     def _leave_evaluation(self) -> None:
         # Back to the class's value, so that the structure is what it was before.

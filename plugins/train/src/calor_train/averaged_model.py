@@ -14,6 +14,7 @@ import calor
 from calor import Tensor
 from calor.errors import ArgumentError
 from calor_nn import BatchNorm1d, BatchNorm2d, BatchNorm3d
+from calor_nn.modes import kept_modes
 from calor_nn.module import Module
 from calor_train.optimizers.group import assign
 from calor_train.optimizers.working import working_dtype
@@ -147,7 +148,6 @@ def update_bn(batches: Iterable[Any], model: Module) -> None:
     ]
     if not norms:
         return
-    modes = [(m, m.training) for m in model.modules()]
     momenta = [m.momentum for m in norms]
     for norm in norms:
         for held in (norm.running_mean, norm.running_var, norm.num_batches_tracked):
@@ -157,13 +157,11 @@ def update_bn(batches: Iterable[Any], model: Module) -> None:
         # Every batch counts the same.
         norm.momentum = None
     try:
-        model.train()
-        with calor.no_grad():
+        with kept_modes(model), calor.no_grad():
+            model.train()
             for batch in batches:
                 x = batch[0] if isinstance(batch, list | tuple) else batch
                 model(x if isinstance(x, Tensor) else calor.asarray(x))
     finally:
         for norm, momentum in zip(norms, momenta, strict=True):
             norm.momentum = momentum
-        for m, training in modes:
-            m.training = training

@@ -19,9 +19,9 @@ from calor_train.interruption import Interruption
 from calor_train.metrics import Loss, Metric, batch_length
 from calor_train.optimizers import Optimizer
 from calor_train.passes import (
-    Evaluating,
     batches_of,
     check_repeatable,
+    evaluating,
     fresh,
     length_of,
     one_pass,
@@ -428,7 +428,7 @@ class Learner(Run):
             If the outputs of two batches do not fit.
         """
         inputs = batches_of(loader)
-        with calor.device(self.device), Evaluating(self.model), one_pass(inputs) as batches:
+        with calor.device(self.device), evaluating(self.model), one_pass(inputs) as batches:
             parts = [self.steps_of.predict(self.model, batch) for batch in batches]
         if not parts:
             raise ArgumentError("predict: the loader gave no batches; is the dataset empty?")
@@ -439,7 +439,7 @@ class Learner(Run):
             metric.reset()
         self.evaluated_batches = 0
         self.valid_batches = length_of(loader)
-        with Evaluating(self.model), one_pass(loader) as batches:
+        with evaluating(self.model), one_pass(loader) as batches:
             self._call("on_evaluate_begin")
             for batch in batches:
                 self.steps_of.evaluate(self.model, self.valid_metrics, self.loss, batch)

@@ -11,26 +11,18 @@ import numpy as np
 import calor
 from calor import Tensor, tree
 from calor.errors import ArgumentError
+from calor_nn.modes import kept_modes
 from calor_nn.module import Module
 from calor_train.data.loader import BatchIterator
 from calor_train.metrics import Metric
 
 
-class Evaluating:
-    """Context in which a model evaluates: no dropout, no gradients."""
-
-    def __init__(self, model: Module) -> None:
-        self.model = model
-        self.grads = calor.no_grad()
-
-    def __enter__(self) -> None:
-        self.before = self.model.training
-        self.model.eval()
-        self.grads.__enter__()
-
-    def __exit__(self, *error: object) -> None:
-        self.grads.__exit__(*error)
-        self.model.train(self.before)
+@contextmanager
+def evaluating(model: Module) -> Iterator[None]:
+    """Let a model evaluate within a `with` block: no dropout, no gradients."""
+    with kept_modes(model), calor.no_grad():
+        model.eval()
+        yield
 
 
 def fresh(metric: Metric) -> Metric:
