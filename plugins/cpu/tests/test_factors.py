@@ -84,6 +84,19 @@ def test_a_matrix_without_a_result_gives_nan_and_leaves_the_others() -> None:
     np.testing.assert_allclose(inverse[0], np.linalg.inv(x[0]), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+@pytest.mark.parametrize(("n", "bad"), [(5, 0), (6, 3), (40, 39)])
+def test_factors_up_to_the_first_bad_pivot(n: int, bad: int, dtype: str) -> None:
+    good = _positive(2, n, n, dtype=dtype)
+    x = good.copy()
+    x[1, bad, bad] = -1
+    low, info = linalg.cholesky_ex(calor.asarray(x))
+    assert info.tolist() == [0, bad + 1]
+    wanted = np.linalg.cholesky(good)
+    np.testing.assert_allclose(low[0].numpy(), wanted[0], atol=1e-5)
+    np.testing.assert_allclose(low[1, :bad, :bad].numpy(), wanted[1, :bad, :bad], atol=1e-5)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("n", [49, 96, 97, 150, 203])
 def test_panels_of_large_matrices(n: int, dtype: str, factored: list[str]) -> None:

@@ -197,27 +197,6 @@ def test_evaluation_leaves_everything_as_it_was():
     np.testing.assert_array_equal(learner.predict(inputs).numpy(), outputs.numpy())
 
 
-def test_evaluation_gives_each_module_its_own_mode_back():
-    learner = training_run.learner(None)
-    frozen, *others = list(learner.model.modules())[1:]
-    frozen.eval()
-    loader = DataLoader(training_run.data(), 16)
-
-    def refused():
-        yield from loader
-        raise OSError("the disk")
-
-    for pass_over in (learner.evaluate, learner.predict):
-        pass_over(loader)
-        with pytest.raises(OSError, match="the disk"):
-            pass_over(refused())
-        assert learner.model.training
-        assert not frozen.training
-        assert all(m.training for m in others)
-    # Modes that return are no settings of their own, for which a step would be traced anew.
-    assert not any("training" in vars(m) for m in others)
-
-
 def test_metrics_that_are_arrays_come_from_evaluate():
     model = training_run.network()
     learner = Learner(

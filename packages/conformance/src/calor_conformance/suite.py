@@ -57,6 +57,7 @@ from .checks import (
     drawn_histories,
     drawn_learning,
     drawn_leaves,
+    drawn_matrices,
     drawn_memory,
     drawn_models,
     drawn_modules,
@@ -422,6 +423,7 @@ def _contracts() -> Iterator[Check]:
     yield from operated_servers.operated_servers()
     yield from planned_placements.planned_placements()
     yield from factored_systems.factored_systems()
+    yield from drawn_matrices.drawn_matrices()
     yield from served_models.served_models()
     yield from served_limits.served_limits()
     yield from served_together.served_together()

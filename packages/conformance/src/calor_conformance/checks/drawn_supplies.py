@@ -29,7 +29,7 @@ from .kept_models import assert_raises
 from .training import PACKAGE
 
 CONTRACT: Final = "loaders and scalers are where their history has led them, and go on from there"
-_TURNS: Final = 6
+_TURNS: Final = 16
 _EVENTS: Final = 14
 
 

@@ -1,9 +1,10 @@
 """Factorizations of matrices, which the host computes where it reads the device's memory.
 
 Requirements: NumPy's LAPACK takes whole matrices, with a reference row as its meaning. A matrix
-without a result gives NaN, as the decomposition does on other devices. Small matrices of a large
-batch stay on the device, whose kernels take a step of all matrices at once. So do all matrices of
-which a processor's kernels have the factors, which are faster than those of OpenBLAS.
+without a result gives NaN, as the decomposition does on other devices; the reference of a row knows
+what there is of it, such as the first columns of a Cholesky factor. Small matrices of a large batch
+stay on the device, whose kernels take a step of all matrices at once. So do all matrices of which a
+processor's kernels have the factors, which are faster than those of OpenBLAS.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from calor_kernel.planning.engine import Engine
 
 # Rows whose decomposition goes through a matrix once for each of its columns, or more often.
 FACTORS: Final = frozenset(
-    ("cholesky", "det", "eig", "eigh", "inv", "lu", "qr", "slogdet", "solve", "svd",
-     "triangular_solve")
+    ("cholesky", "cholesky_or_nan", "det", "eig", "eigh", "inv", "lu", "qr", "slogdet", "solve",
+     "svd", "triangular_solve")
 )  # fmt: skip
 # The order from which on the host takes matrices of any batch, and of a few matrices.
 _LARGE: Final = 16
@@ -33,8 +34,10 @@ _LEAST: Final = 4
 _FEW: Final = 64
 # The order from which on the library's own threads may take part.
 _THREADED: Final = 512
-# What is solved by LU factors, and triangular systems.
-_BY_LU: Final = frozenset(("det", "inv", "slogdet", "solve"))
+# The factors by which rows are computed where they are not those of the row's name.
+_BY: Final = {
+    **dict.fromkeys(("det", "inv", "slogdet", "solve"), "lu"), "cholesky_or_nan": "cholesky",
+}  # fmt: skip
 # Rows of which devices with cubes of one unit have kernels that are made for them.
 _UNIT_KERNELS: Final = frozenset(("cholesky", "lu", "triangular_solve"))
 Array = np.ndarray[Any, Any]
@@ -66,7 +69,7 @@ def on_host(engine: Engine, graph: Graph, node: Node) -> bool:
 def _has_kernels(engine: Engine, graph: Graph, node: Node) -> bool:
     """Return whether a processor's kernels factorize the matrices of a node."""
     info, x = engine.device.info, graph.specs[node.inputs[0]]
-    name = "lu" if node.op.name in _BY_LU else node.op.name
+    name = _BY.get(node.op.name, node.op.name)
     known = x.dtype in (float32, float64) and x.dtype in info.dtypes
     return name in _UNIT_KERNELS and info.max_units == 1 and known
 
