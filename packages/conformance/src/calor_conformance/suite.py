@@ -109,9 +109,9 @@ from .checks import (
     jitted_steps,
     joined_requests,
     joint_probabilities,
-    kept_models,
     layer_states,
     layers,
+    lent_models,
     limited_tables,
     limits,
     long_sums,
@@ -448,7 +448,7 @@ def _contracts() -> Iterator[Check]:
     yield from raised_once.raised_once()
     yield from several_of_a_class.several_of_a_class()
     yield from skipped_steps.skipped_steps()
-    yield from kept_models.kept_models()
+    yield from lent_models.lent_models()
     yield from drawn_supplies.drawn_supplies()
     yield from sessions_again.sessions_again()
     yield from opened_twice.opened_twice()

@@ -25,7 +25,7 @@ from calor.dtypes import bool_, float32, int32, int64
 
 from ..rows.functions.drawing import Rng, coin, source
 from .base import Check, Place
-from .kept_models import assert_raises
+from .lent_models import assert_raises
 from .training import PACKAGE
 
 CONTRACT: Final = "loaders and scalers are where their history has led them, and go on from there"

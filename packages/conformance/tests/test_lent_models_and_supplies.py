@@ -13,13 +13,13 @@ import pytest
 
 import calor
 from calor_conformance.checks.drawn_supplies import drawn_supplies
-from calor_conformance.checks.kept_models import kept_models
+from calor_conformance.checks.lent_models import lent_models
 from calor_train import averaged_model, averaging, passes
 from calor_train.data.loader import BatchIterator, DataLoader
 from calor_train.scaling import GradScaler
 from reference_failures import failures
 
-KEPT = {c.name.rpartition("-")[2]: c.name for c in kept_models()}
+KEPT = {c.name.rpartition("-")[2]: c.name for c in lent_models()}
 SUPPLIES = {c.name.rpartition("-")[2]: c.name for c in drawn_supplies()}
 
 

@@ -236,7 +236,7 @@ def _run(name: str, place: Place) -> None:
             assert again == want, f"{what}, called again: {again}, not {want}"
 
 
-def kept_models() -> Iterator[Check]:
+def lent_models() -> Iterator[Check]:
     """Yield a check of each use, if the packages are installed."""
     if find_spec(PACKAGE) is None or find_spec("calor_nn") is None:
         return
