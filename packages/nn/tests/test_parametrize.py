@@ -158,3 +158,19 @@ def test_what_cannot_take_the_value_so_far_is_refused_and_changes_nothing() -> N
         nn.parametrize.register_parametrization(layer, "weight", cut)
     assert layer.weight.tolist() == before
     assert list(layer.state_dict()) == ["bias", "parametrizations.weight.original"]
+
+
+def test_frozen_parameters_stay_frozen_parameters() -> None:
+    layer = nn.Linear(2, 3)
+    layer.weight.requires_grad_(False)
+    nn.parametrize.weight_norm(layer)
+    frozen = {n: p.requires_grad for n, p in layer.named_parameters()}
+    names = [f"parametrizations.weight.original{k}" for k in range(2)]
+    assert frozen == {"bias": True, **dict.fromkeys(names, False)}
+    assert not list(layer.buffers())
+    layer.requires_grad_()
+    assert all(p.requires_grad for p in layer.parameters())
+    layer.requires_grad_(False)
+    nn.parametrize.remove_parametrizations(layer, "weight")
+    assert {n: p.requires_grad for n, p in layer.named_parameters()} == {
+        "weight": False, "bias": False}  # fmt: skip

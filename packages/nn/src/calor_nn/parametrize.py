@@ -37,6 +37,9 @@ class ParametrizationList(Module):
         The modules; the first takes the originals.
     original : Tensor
         The value that the attribute has now.
+    frozen : bool
+        Whether it is a parameter that does not learn now. So are the tensors that it is computed
+        from.
 
     Examples
     --------
@@ -46,12 +49,16 @@ class ParametrizationList(Module):
     (3, 2)
     """
 
-    def __init__(self, modules: list[Module], original: Tensor) -> None:
+    def __init__(self, modules: list[Module], original: Tensor, *, frozen: bool = False) -> None:
         self.count = 0
         self.single = True
         for module in modules:
             self.append(module)
-        self.assign(original)
+        self.assign(original.detach().requires_grad_() if frozen else original)
+        if frozen:
+            # A module takes a tensor that requires gradients for a parameter, and keeps it as one.
+            for held in self.originals():
+                held.requires_grad_(False)
 
     def append(self, module: Module) -> None:
         """Add a module at the end.
@@ -178,7 +185,8 @@ def register_parametrization(module: Module, name: str, parametrization: Module)
             f"{type(module).__name__} has no tensor {name!r} to parametrize; it has "
             f"{', '.join(k for k, v in vars(module).items() if isinstance(v, Tensor))}"
         )
-    made = ParametrizationList([parametrization], held)
+    frozen = name in module._parameter_names and not held.requires_grad
+    made = ParametrizationList([parametrization], held, frozen=frozen)
     _require_shape(made(), name, held)
     base, names = _parts(type(module))
     if not names:

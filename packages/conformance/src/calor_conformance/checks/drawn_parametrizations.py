@@ -27,7 +27,7 @@ from .base import Array, Check, Place
 
 CONTRACT: Final = "a parametrized tensor is what its chain makes of its originals, after anything"
 PACKAGE: Final = "calor_nn"
-_HISTORIES, _ACTIONS = 6, 14
+_HISTORIES, _ACTIONS = 8, 16
 _NEAR: Final = 2e-4
 Rng = np.random.Generator
 
@@ -184,6 +184,7 @@ class _History:
         }
         self.layer.extra = nn.Parameter(calor.asarray(rng.normal(size=(3, 2)).astype(np.float32)))
         self.models["extra"] = _Tensor(self.layer.extra.detach().numpy().astype(np.float64))
+        self.frozen: set[str] = set()
         self.names: list[str] = []
 
     def compare(self) -> None:
@@ -211,7 +212,8 @@ class _History:
             assert got.shape == want.shape, f"{told}: {name} of shape {got.shape}, not {want.shape}"
             assert off <= room, f"{told}: {name} is {got}, not {want}"
             for k, (held, part) in enumerate(zip(self.originals(name), model.parts, strict=True)):
-                made = held.detach().numpy()
+                made, learns = held.detach().numpy(), name not in self.frozen
+                assert held.requires_grad is learns, f"{told}: original {k} of {name}: {not learns}"
                 assert made.shape == part.shape, f"{told}: original {k} of {name}: {made.shape}"
                 off = float(np.max(np.abs(made - part)))
                 assert off <= _NEAR * (1 + float(np.max(np.abs(part)))), (
@@ -285,6 +287,14 @@ class _History:
         model.parts, model.maps = [model.value() if keep else model.parts[0]], []
         self.names.append(f"{name} removed, {keep}")
 
+    def freeze(self) -> None:
+        """Freeze a tensor with all that it is computed from, or let it learn again."""
+        name = self.name()
+        for held in self.originals(name):
+            held.requires_grad_(name in self.frozen)
+        self.frozen ^= {name}
+        self.names.append(f"{name} {'frozen' if name in self.frozen else 'learns'}")
+
     def mode(self) -> None:
         self.layer.train(bool(self.rng.integers(2)))
         self.names.append(f"training: {self.layer.training}")
@@ -310,6 +320,8 @@ class _History:
     def slope(self) -> None:
         """Compare gradients at the originals with differences of the model."""
         name = self.name(True)
+        if name in self.frozen:
+            return
         model = self.models[name]
         weights = np.asarray(self.rng.normal(size=model.value().shape))
         model.seen(self.layer.training)
@@ -353,7 +365,7 @@ class _History:
 
     def go(self) -> None:
         actions = [self.register, self.register, self.assign, self.remove, self.mode, self.copied,
-                   self.slope, self.refused]  # fmt: skip
+                   self.slope, self.refused, self.freeze]  # fmt: skip
         self.register()
         for _ in range(_ACTIONS):
             self.compare()
