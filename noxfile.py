@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import nox
+from packaging.requirements import Requirement
 
 # What the sessions share; nox itself does not look for modules beside this file.
 sys.path.insert(0, str(Path(__file__).parent / "tools"))
@@ -52,11 +53,11 @@ WHOLE = [*PARALLEL, "--every-kernel"]
 THIRD_PARTY = "integration-tests/third_party"
 # Devices that imitate GPUs, and that only the checks here install.
 HOST_SHIM = "./integration-tests/host_shim"
-# What runs where Python has no global lock: it needs nothing but NumPy.
-FREE_THREADED = frozenset((
-    "calor", "calor-conformance", "calor-distributed", "calor-linalg", "calor-nn", "calor-numerics",
-    "calor-special", "calor-train",
-))  # fmt: skip
+# What has no builds without the global lock, and projects that require llvmlite or PyOpenCL.
+LEFT_OUT = {
+    "3.13t": {"calor-cpu", "calor-onnx", "calor-opencl", "grimp", "onnx", "safetensors"},
+    "3.14t": {"safetensors"},
+}
 TOOLS = ["benchmarks", "testing", "tools", "noxfile.py", "conftest.py"]
 DIST = ROOT / "dist"
 # Isolated builds install their backend from what the shared environment was made of.
@@ -401,17 +402,15 @@ def interpreters(session: nox.Session) -> None:
     session.run("pytest", *PARALLEL, *map(str, PROJECTS), *session.posargs)
 
 
-@nox.session(python=["3.13t", "3.14t"])
+@nox.session(python=list(LEFT_OUT))
 def free_threaded(session: nox.Session) -> None:
-    """Do the tests of what needs no compiler pass without the global lock?"""
-    # llvmlite, onnx and the drivers have no builds for it.
-    projects = [project for project in PROJECTS if name_of(project) in FREE_THREADED]
-    editable = [part for project in projects for part in ("-e", f"./{project}")]
-    # Their newest versions have no wheel for these interpreters, and need compilers.
-    session.install(
-        *editable, "pytest>=9.0", "pytest-xdist>=3.6", "hypothesis>=6.100",
-        "--only-binary=hypothesis,ml_dtypes,numpy",
-    )  # fmt: skip
+    """Do the tests pass without the global lock? On 3.14t every project, on 3.13t what installs."""
+    left_out = LEFT_OUT[str(session.python)]
+    projects = [project for project in PROJECTS if name_of(project) not in left_out]
+    # The newest versions of some have no wheels for these interpreters, and need compilers.
+    ready = ("--only-binary=hypothesis,ml_dtypes,numpy,pandas,scikit-learn,scipy",)
+    beside = [text for text in group("test") if Requirement(text).name not in left_out]
+    install_projects(session, *beside, *ready, projects=projects)
     session.env["PYTHON_GIL"] = "0"
     session.run("pytest", *PARALLEL, *map(str, projects), *session.posargs)
 

@@ -7,6 +7,7 @@ pyproject.toml is checked, built and installed by every session without a change
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -56,11 +57,13 @@ def with_extras(project: Path, name: str) -> str:
     return f"{name}[{','.join(extras)}]" if extras else name
 
 
-def install_projects(session: nox.Session, *more: str, extras: bool = True) -> None:
-    """Install every project in place, all in one step, so that siblings are found on disk."""
+def install_projects(
+    session: nox.Session, *more: str, extras: bool = True, projects: Iterable[Path] = PROJECTS
+) -> None:
+    """Install projects in place, all in one step, so that siblings are found on disk."""
     editable = [
         argument
-        for project in PROJECTS
+        for project in projects
         for argument in ("-e", with_extras(project, f"./{project}") if extras else f"./{project}")
     ]
     session.install(*editable, *more)
