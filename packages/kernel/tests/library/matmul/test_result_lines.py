@@ -10,7 +10,7 @@ from calor_interpreter.device import ONE_UNIT
 from calor_kernel.library.matmul.blueprints import blocks_of, packed, packed_inside
 
 from .test_block_prefetch import product
-from .test_epilogues import graph_of, near, operands, run
+from .test_epilogues import graph_of, kernel_text, near, operands, run
 
 # A second-level cache of half a MiB, and many registers.
 CACHED = replace(ONE_UNIT, native={"vector_registers": 32}, caches=(1 << 15, 1 << 19), cores=2)
@@ -36,7 +36,7 @@ def test_cores_share_a_result_of_few_rows():
     assert -(-panels // wide) >= 4 * CACHED.cores
 
 
-@pytest.mark.parametrize(("m", "k", "n"), [(600, 129, 4096), (128, 64, 128)])
+@pytest.mark.parametrize(("m", "k", "n"), [(600, 129, 4096), (128, 64, 128), (64, 18, 64)])
 def test_other_results_are_blocks(m, k, n):
     """Those of many terms, and small ones that a cache holds."""
     one = product(m, k, n)
@@ -46,6 +46,21 @@ def test_other_results_are_blocks(m, k, n):
 
 def test_larger_results_of_some_terms_are_lines():
     assert blocks(600, 64, 4096)[0] == 4
+    made = [packed(product(m, 18, 4096), CACHED).lines for m in (600, 1)]
+    assert made == [True, False]
+
+
+@pytest.mark.parametrize(("k", "times"), [(18, 2), (150, 1)])
+def test_tiles_prefetch_the_lines_of_results_of_few_terms(k, times):
+    """Beside the prefetches of sums of a pass before."""
+    arrays = operands([(130, k), (k, 520)], float32)
+    graph = graph_of(calor.matmul, float32, [a.shape for a in arrays])
+    found, launches = run(graph, arrays, ONE_UNIT, ())
+    build = launches[-1].build
+    plan = dict(build.keywords)["plan"]
+    assert plan.lines == (times == 2)
+    assert kernel_text(build.kernel()).count("prefetch c ") == times * plan.rows * plan.vectors
+    near(found, calor.matmul, arrays, float32, "highest")
 
 
 def test_cubes_that_pack_b_have_blocks():
@@ -56,7 +71,7 @@ def test_cubes_that_pack_b_have_blocks():
 
 
 @pytest.mark.parametrize("dtype", [float32, float64])
-@pytest.mark.parametrize(("m", "k", "n"), [(53, 1, 301), (97, 18, 130), (70, 33, 259), (5, 2, 70)])
+@pytest.mark.parametrize(("m", "k", "n"), [(53, 1, 1301), (97, 18, 730), (5, 2, 70)])
 def test_products_of_few_terms(m, k, n, dtype):
     arrays = operands([(m, k), (k, n)], dtype)
     graph = graph_of(calor.matmul, dtype, [a.shape for a in arrays])

@@ -50,10 +50,10 @@ _LONG_PASSES = (768, 512)
 _PANELS, _ROW_BYTES = 8, 2048
 # The same of a B that is streamed.
 _STREAMED_BYTES = 1 << 14
-# Terms up to which a result is written along its rows: of a result that half of the second-level
-# cache holds, and of larger ones; tiles of rows of a cube then, and the bytes of a second-level
-# cache whose size is not known.
-_SHALLOW, _TALL, _NEAR = (32, 128), 4, 1 << 18
+# Terms up to which results are written along their rows that are larger than such a part of half of
+# the second-level cache; tiles of rows of a cube then, and the bytes of a cache whose size is not
+# known.
+_SHALLOW, _TALL, _NEAR = ((32, 4), (128, 1)), 4, 1 << 18
 # Where a cube packs B: its memory for the panels of a pass, and the maximum of blocks of rows, each
 # of which packs B anew.
 _ROOM_BYTES, _PACKINGS = 1 << 17, 1
@@ -71,6 +71,7 @@ class Packed:
     for each pass; 0 if a launch before packs them. ``depth`` groups of the K axis are one pass over
     a panel. A cube computes ``block_rows`` rows of ``block_panels`` panels. ``ahead``: whether the
     rows of a panel read parts of the next one, packed before, into the second-level cache.
+    ``lines``: whether a tile prefetches the lines of its result into it.
     """
 
     accumulate: DType
@@ -86,6 +87,7 @@ class Packed:
     unroll: int = 4
     room: int = 0
     ahead: bool = False
+    lines: bool = False
 
     @property
     def width(self) -> int:
@@ -145,11 +147,13 @@ def packed(product: Product, info: DeviceInfo, keeps: bool = False) -> Packed:
     row = _STREAMED_BYTES if streamed else _ROW_BYTES
     most = _PANELS if pack_b else max(_PANELS, row // (width * accumulate.itemsize))
     # A pass over few terms takes as long as the result takes to be written.
-    if depth < groups or not _is_shallow(product, info):
-        blocks = blocks_of(product, info, rows, width, most)
-    else:
+    lines = depth >= groups and _is_shallow(product, info)
+    if lines:
         blocks = lines_of(product, info, rows, width)
+    else:
+        blocks = blocks_of(product, info, rows, width, most)
     made = Packed(accumulate, lanes, rows, vectors, group, pack_a, pack_b, depth, *blocks)
+    made = replace(made, lines=lines)
     wide = registers_of(info) == 32
     # Weights that stay have long passes, in which a turn of the loop is a small part.
     unroll = 8 if pack_b and group == 1 and not keeps else 4
@@ -206,7 +210,7 @@ def packed_inside(product: Product, info: DeviceInfo) -> Packed | str:
         return "a pass over a panel does not fit the memory of a cube"
     # Each block of rows packs B anew.
     high, wide = blocks_of(product, info, base.rows, base.width)
-    base = replace(base, block_rows=high, block_panels=wide)
+    base = replace(base, block_rows=high, block_panels=wide, lines=False)
     panels = greatest(1, least(base.block_panels, room // (base.depth * base.width)))
     # A turn prefetches one line of the next block.
     return replace(base, room=room, block_panels=panels, unroll=min(base.unroll, 4))
@@ -232,11 +236,11 @@ def _half_of_cache(info: DeviceInfo) -> int:
 
 def _is_shallow(product: Product, info: DeviceInfo) -> bool:
     """Return whether a result takes about as long to be written as its few terms to be added."""
-    little, most = _SHALLOW
-    if not exceeds(product.k, little):
-        return True
     nbytes = product.batches * product.m * product.n * product.dtype.itemsize
-    return not exceeds(product.k, most) and exceeds(nbytes, _half_of_cache(info))
+    near = _half_of_cache(info)
+    return any(
+        not exceeds(product.k, most) and exceeds(nbytes, near // parts) for most, parts in _SHALLOW
+    )
 
 
 def lines_of(product: Product, info: DeviceInfo, rows: int, width: int) -> tuple[int, int]:

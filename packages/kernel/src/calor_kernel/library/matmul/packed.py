@@ -183,6 +183,12 @@ def packed_matmul(
                         near = c_start + kl.min(row + r, last_row - 1) * n
                         for v in kl.range(vectors):
                             c.prefetch(near + kl.min(column + v * lanes, n - 1))
+                if plan.lines:
+                    # Memory sends the lines of the result while its terms are added.
+                    for r in kl.range(rows):
+                        near = c_start + kl.min(row + r, last_row - 1) * n
+                        for v in kl.range(vectors):
+                            c.prefetch(near + kl.min(column + v * lanes, n - 1), locality=2)
                 main = count // unroll * unroll
                 tiles_before = (row - first_row) // rows
                 next_at = b_at + of_b.panel + tiles_before * (main // unroll) * line
