@@ -1,8 +1,9 @@
-"""Checks of orders of keys, and of what changes between passes, calls and traces.
+"""Checks of orders of keys, ends of integers, and changes between passes, calls and traces.
 
 Each passes on the reference, and fails where trees are paired by places, where a change of a jitted
 step is not remembered for a pass that runs again, where a program does not look at containers,
-where a copy has the methods of another object, and where a trace that ends keeps what it assigned.
+where a copy has the methods of another object, where a trace that ends keeps what it assigned, and
+where indices of loops are floats or have 32 bits.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from typing import Any
 import pytest
 
 from calor import tree
-from calor.transforms import program
+from calor.transforms import control, program
 from calor.transforms.containers import Containers
 from calor.transforms.jit import Jitted
 from calor.transforms.state import JITTED_METHODS, Snapshot
 from calor_conformance.checks.assigned_then_ended import assigned_then_ended
 from calor_conformance.checks.changed_between_passes import changed_between_passes
+from calor_conformance.checks.ends_of_integers import ends_of_integers
 from calor_conformance.checks.methods_of_copies import methods_of_copies
 from calor_conformance.checks.mutated_containers import mutated_containers
 from calor_conformance.checks.orders_of_keys import orders_of_keys
@@ -28,9 +30,10 @@ from reference_failures import failures
 (CONTAINERS,) = (c.name for c in mutated_containers())
 (COPIES,) = (c.name for c in methods_of_copies())
 (ENDS,) = (c.name for c in assigned_then_ended())
+(INTEGERS,) = (c.name for c in ends_of_integers())
 
 
-@pytest.mark.parametrize("name", [KEYS, PASSES, CONTAINERS, COPIES, ENDS])
+@pytest.mark.parametrize("name", [KEYS, PASSES, CONTAINERS, COPIES, ENDS, INTEGERS])
 def test_the_reference_passes(name: str) -> None:
     assert failures(name, 2) == []
 
@@ -73,3 +76,14 @@ def test_assignments_of_traces_that_ended_are_found(monkeypatch: pytest.MonkeyPa
 def test_traces_of_another_state_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program.Program, "fits_state", lambda self, objects: True)
     assert "does not fit" in failures(ENDS, 1)[0]
+
+
+@pytest.mark.parametrize("kind", ["int32", "float32"])
+def test_indices_of_narrow_types_are_found(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    scan = control.scan
+
+    def narrow(body: Any, init: Any, xs: Any = None, **options: Any) -> Any:
+        return scan(body, init, xs.astype(kind).astype("int64"), **options)
+
+    monkeypatch.setattr(control, "scan", narrow)
+    assert "fori_loop" in failures(INTEGERS, 1)[0]

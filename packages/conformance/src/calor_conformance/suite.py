@@ -75,6 +75,7 @@ from .checks import (
     empty_leaves,
     ended_objects,
     ended_work,
+    ends_of_integers,
     entrances_of_arrays,
     errors,
     evaluated_modules,
@@ -458,6 +459,7 @@ def _contracts() -> Iterator[Check]:
     yield from mutated_containers.mutated_containers()
     yield from methods_of_copies.methods_of_copies()
     yield from assigned_then_ended.assigned_then_ended()
+    yield from ends_of_integers.ends_of_integers()
 
 
 def _narrow() -> Iterator[Check]:
