@@ -122,6 +122,7 @@ from .checks import (
     mapped_forms,
     mapping,
     masks_beside_axes,
+    measured_speeds,
     members_alone,
     memory,
     methods_of_copies,
@@ -423,6 +424,7 @@ def _contracts() -> Iterator[Check]:
     yield from contracts_of_devices.contracts_of_devices()
     yield from operated_servers.operated_servers()
     yield from planned_placements.planned_placements()
+    yield from measured_speeds.measured_speeds()
     yield from factored_systems.factored_systems()
     yield from drawn_matrices.drawn_matrices()
     yield from served_models.served_models()
