@@ -86,6 +86,7 @@ from .checks import (
     factored_systems,
     failing_loops,
     features,
+    figures_of_servers,
     files_of_numpy,
     forms_of_arguments,
     forms_of_rules,
@@ -421,6 +422,7 @@ def _contracts() -> Iterator[Check]:
     yield from routed_programs.routed_programs()
     yield from routed_flows.routed_flows()
     yield from served_devices.served_devices()
+    yield from figures_of_servers.figures_of_servers()
     yield from contracts_of_devices.contracts_of_devices()
     yield from operated_servers.operated_servers()
     yield from planned_placements.planned_placements()
