@@ -8,12 +8,16 @@ after some that were refused or given up, and nothing of them is held when they 
 from __future__ import annotations
 
 import gc
+import os
 import re
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from math import ceil
+from pathlib import Path
 from typing import Any, Final
+from unittest.mock import patch
 
 import numpy as np
 
@@ -212,9 +216,68 @@ def _contents(place: Place) -> None:
         import_module(PACKAGE).close(device)
 
 
+def _found(rng: Rng, folder: Path) -> None:
+    """The token of a client is that of the environment, or of its server's line."""
+    found = import_module(f"{PACKAGE}.client.tokens")
+    servers = [f"host-{n}.example:{rng.integers(1, 9999)}" for n in range(3)]
+    lines, wants = [], {}
+    for server in servers:
+        if rng.random() < 0.7:
+            wants[server] = f"token-{rng.integers(1 << 30)}"
+            lines += [f"{' ' * int(rng.integers(2))}{server} {wants[server]} "]
+        lines += [str(rng.choice(["", "# nothing", f"{server}", f"{server}0 another"]))]
+    path = folder / "calor" / "http-tokens"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("\n".join(lines), "utf-8")
+    path.chmod(0o600)
+    told = {"XDG_CONFIG_HOME": str(folder), "CALOR_HTTP_TOKEN": "", "CALOR_HTTP_TOKENS": ""}
+    if rng.random() < 0.5:
+        named = path.rename(folder / f"named-{rng.integers(1 << 30)}")
+        told["CALOR_HTTP_TOKENS"], path = str(named), named
+    with patch.dict(os.environ, told):
+        for server in servers:
+            got = found.token_for(server)
+            assert got == wants.get(server), f"{server} has the token {got} in {lines}"
+        with patch.dict(os.environ, {"CALOR_HTTP_TOKEN": " of-all "}):
+            got = found.token_for(servers[0])
+            assert got == "of-all", f"the environment's token is {got!r}"
+        if os.name == "posix":
+            path.chmod(0o640)
+            refused = False
+            try:
+                found.token_for(servers[0])
+            except errors.DeviceError:
+                refused = True
+            assert refused, "a file that others can read is taken"
+        path.unlink()
+        assert found.token_for(servers[0]) is None, "there is a token where there is no file"
+
+
+def _tokens(place: Place) -> None:
+    """Tokens that clients find, and whose session it is when a server is opened again."""
+    rng = np.random.default_rng([place.seed, 974])
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(_TURNS):
+            _found(rng, Path(folder))
+    tokens, quotas = (import_module(f"{PACKAGE}.server.{n}") for n in ("tokens", "quotas"))
+    names = [str(n) for n in rng.permutation(["anna", "bert", "cara"])]
+    entries = [tokens.Entry(n, (tokens.hash_of(f"the-token-of-{n}"),), quotas.Quota())
+               for n in names]  # fmt: skip
+    with _server("numpy", keyring=tokens.Keyring(entries)) as server:
+        for name in (*names, names[0]):
+            with patch.dict(os.environ, {"CALOR_HTTP_TOKEN": f"the-token-of-{name}"}):
+                device = calor.device(f"{server.address}/numpy")
+                with calor.device(device):
+                    calor.eval(calor.ones(3))
+                owners = [s.account.name for s in list(server.server.sessions.values())]
+                assert owners == [name], f"sessions of {owners} are open, not of {name}"
+                _forget()
+                import_module(PACKAGE).close(device)
+
+
 _SUBJECTS: Final[dict[str, Callable[[Place], None]]] = {
     "errors-on-the-way": _errors, "figures-of-servers": _counted,
-    "contents-around-borders": _contents,
+    "contents-around-borders": _contents, "tokens-of-clients": _tokens,
 }  # fmt: skip
 
 
