@@ -30,6 +30,7 @@ _LENGTHS: Final = {1: (100, 127, 128, 129, 200, 255, 256, 257, 300, 1000),
 _MANY: Final = (127, 128, 129, 255, 256, 257, 300)
 _KINDS: Final = {1: ("int8", "uint8"), 2: ("int16", "uint16")}
 _BYTES: Final = (1, 1, 2)
+_TURNS: Final = 6
 Rng = np.random.Generator
 
 
@@ -171,7 +172,7 @@ def _compare(place: Place, name: str, rng: Rng) -> None:
     want = draw.meaning(draw.x, draw.u)
     jitted = calor.jit(function) if what.static and rng.random() < 0.5 else function
     _same(place.call(jitted, x, i, u).numpy(), want, told)
-    if what.linear and what.static and rng.random() < 0.4:
+    if what.linear and what.static and rng.random() < 0.7:
         _gradient(draw, function, (x, i, u), want.shape, told)
 
 
@@ -209,8 +210,8 @@ def _same(got: Array, want: Array, told: str) -> None:
 
 
 def _run(name: str, place: Place) -> None:
-    for turn in range(3):
-        if place.tries(turn, 3):
+    for turn in range(_TURNS):
+        if place.tries(turn, _TURNS):
             number = [*FUNCTIONS].index(name)
             _compare(place, name, np.random.default_rng([place.seed, 631, number, turn]))
 
