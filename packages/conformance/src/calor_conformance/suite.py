@@ -121,6 +121,7 @@ from .checks import (
     lowered_transforms,
     many_updates,
     mapped_forms,
+    mapped_states,
     mapping,
     masks_beside_axes,
     measured_speeds,
@@ -165,6 +166,7 @@ from .checks import (
     python_values,
     raised_once,
     random_bits,
+    reached_states,
     read_elsewhere,
     real_bins,
     recorded_calls,
@@ -394,6 +396,8 @@ def _contracts() -> Iterator[Check]:
     yield from mirror_images.mirror_images()
     yield from real_bins.real_bins()
     yield from jit_states.jit_states()
+    yield from reached_states.reached_states()
+    yield from mapped_states.mapped_states()
     yield from jitted_calls.jitted_calls()
     yield from jitted_steps.jitted_steps()
     yield from bound_histories.bound_histories()

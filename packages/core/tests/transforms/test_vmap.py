@@ -18,6 +18,7 @@ from calor.ops.base import TABLE, op, table
 from calor.ops.elementwise import add, mul
 from calor.transforms.batching.graphs import FLOWS
 from calor.transforms.batching.rules import rule_of
+from calor.transforms.state import Stateful
 
 SIZE = 4
 rng = np.random.default_rng(0)
@@ -269,6 +270,51 @@ def test_state_that_would_differ_is_refused_and_kept() -> None:
     with pytest.raises(TraceError, match="differ along the mapped axis"):
         calor.vmap(function)(calor.arange(3))
     assert total.item() == 0
+
+
+class Held(Stateful):
+    def __init__(self, *tensors: Any) -> None:
+        self.first, self.rest = tensors[0], list(tensors[1:])
+
+
+def test_objects_may_get_other_tensors() -> None:
+    held = Held(calor.asarray([[1.0, 2.0], [3.0, 4.0]]), calor.asarray([[0.0, 1.0], [2.0, 3.0]]))
+    before = held.first
+
+    def function(held: Held, x: Any) -> Any:
+        held.first = held.first + x
+        held.rest[0] = held.rest[0] * x
+        return held.first.sum()
+
+    made = calor.vmap(function, in_axes=(1, 0))(held, calor.asarray([10.0, 20.0]))
+    assert made.tolist() == [24.0, 46.0]
+    assert held.first.tolist() == [[11.0, 22.0], [13.0, 24.0]]
+    assert held.rest[0].tolist() == [[0.0, 20.0], [20.0, 60.0]]
+    assert before.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+
+
+def test_an_object_that_all_elements_share_keeps_its_tensors() -> None:
+    held = Held(calor.asarray([1.0, 2.0]))
+
+    def function(held: Held, x: Any) -> Any:
+        held.first = held.first + x
+        return x
+
+    with pytest.raises(TraceError, match="replaced 'first' of a Held"):
+        calor.vmap(function, in_axes=(None, 0))(held, calor.asarray([10.0, 20.0]))
+    assert held.first.tolist() == [1.0, 2.0]
+
+
+def test_an_error_gives_objects_their_tensors_back() -> None:
+    held = Held(calor.asarray([1.0, 2.0]))
+
+    def function(held: Held) -> Any:
+        held.first = held.first + 1
+        raise KeyError("broken")
+
+    with pytest.raises(KeyError, match="broken"):
+        calor.vmap(function)(held)
+    assert held.first.tolist() == [1.0, 2.0]
 
 
 def test_random_numbers_need_a_choice() -> None:

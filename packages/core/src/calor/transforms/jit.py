@@ -422,7 +422,7 @@ def hidden_state(function: Callable[..., Any]) -> list[Stateful]:
         if isinstance(value, Bound):
             for part in (value.jitted, *value.args):
                 visit(part, depth)
-        if isinstance(value, Jitted):
+        while isinstance(value, Jitted):
             value = value.function
         if isinstance(value, types.MethodType):
             visit(value.__self__, depth)

@@ -14,7 +14,7 @@ from typing import Any
 
 from calor import tree
 from calor.device_selection import current_device
-from calor.errors import ArgumentError, AxisError
+from calor.errors import ArgumentError, AxisError, TraceError
 from calor.functions.creation import asarray
 from calor.recording.writes import write
 from calor.tensor.tensor import wrap
@@ -24,7 +24,8 @@ from calor.transforms.batching.calls import call
 from calor.transforms.batching.graphs import Batching, Item, Kind
 from calor.transforms.batching.movement import moved
 from calor.transforms.grad import with_leaves
-from calor.transforms.state import Stateful
+from calor.transforms.state import Stateful, named_leaves
+from calor.transforms.traced import get, put
 
 # Imported for what it registers: the rules of control flow.
 _REGISTERED = _flows
@@ -112,12 +113,14 @@ def vmap(
         batching = Batching(name, size, randomness, device)
         items = [Item(moved(t, axis, 0), Kind.MAPPED) for t, axis in mapped.pairs()]
         changed: list[int] = []
+        replaced: dict[int, Handle] = {}
 
         def one(*placeholders: Any) -> Any:
             with mapped.holding(placeholders) as (arguments, stand_ins):
                 before = [t._value for t in stand_ins]
                 result = function(*arguments, **kwargs)
-                after = [t._value for t in stand_ins]
+                replaced.update(mapped.replaced(name))
+                after = [replaced.get(i, t)._value for i, t in enumerate(stand_ins)]
             changed[:] = [i for i, v in enumerate(after) if v is not before[i]]
             return result, [wrap(after[i]) for i in changed]
 
@@ -127,7 +130,11 @@ def vmap(
         made = [_placed(batching, item, axis) for item, axis in zip(items, to, strict=False)]
         for i, item in zip(changed, items[structure.count :], strict=True):
             tensor, axis = mapped.pairs()[i]
-            write(tensor, moved(batching.lead(item), 0, axis))
+            value = moved(batching.lead(item), 0, axis)
+            if i in replaced:
+                mapped.assign(i, value)
+            else:
+                write(tensor, value)
         return tree.unflatten(structure, made)
 
     return wrapped
@@ -156,7 +163,8 @@ class _Arguments:
         self.args = args
         self.leaves: list[Any] = []
         self.axes: list[int | None] = []
-        self.owned: list[bool] = []
+        # Where objects hold leaves: the owner and the attribute, key or place in a list.
+        self.spots: list[tuple[Any, Any] | None] = []
         each = in_axes if isinstance(in_axes, tuple | list) else [in_axes] * len(args)
         if len(each) != len(args):
             raise ArgumentError(
@@ -176,15 +184,14 @@ class _Arguments:
 
     def _add(self, argument: Any, axes: Any, name: str) -> None:
         flat, structure = tree.flatten(argument)
-        owned = _owned(argument)
-        for leaf, axis, own in zip(
-            flat, prefix(axes, structure, "in_axes", name), owned, strict=True
+        for leaf, axis, spot in zip(
+            flat, prefix(axes, structure, "in_axes", name), _spots(argument), strict=True
         ):
-            if axis is not None and own and not isinstance(leaf, Handle):
+            if axis is not None and spot is not None and not isinstance(leaf, Handle):
                 # A number of a module, such as a rate, is one for all elements.
                 axis = None
             self.leaves.append(leaf)
-            self.owned.append(own)
+            self.spots.append(spot)
             self.axes.append(None if axis is None else _axis_of(leaf, axis, name))
 
     def pairs(self) -> list[tuple[Any, int]]:
@@ -211,7 +218,7 @@ class _Arguments:
         leaves, held = list(self.leaves), []
         try:
             for i, t in zip(self.places, placeholders, strict=True):
-                if self.owned[i]:
+                if self.spots[i] is not None:
                     held.append((leaves[i], leaves[i]._value))
                     leaves[i]._value = t._value
                 else:
@@ -221,15 +228,44 @@ class _Arguments:
         finally:
             for tensor, value in reversed(held):
                 tensor._value = value
+            for leaf, spot in zip(self.leaves, self.spots, strict=True):
+                if spot is not None and get(*spot) is not leaf:
+                    put(*spot, leaf)
+
+    def replaced(self, name: str) -> dict[int, Handle]:
+        """Return the tensors that objects hold now in place of mapped ones, by number of those."""
+        found = {}
+        for i, (leaf, spot) in enumerate(zip(self.leaves, self.spots, strict=True)):
+            if spot is None or (now := get(*spot)) is leaf or not isinstance(now, Handle):
+                continue
+            if self.axes[i] is None:
+                raise TraceError(
+                    f"{name} replaced {spot[1]!r} of a {type(spot[0]).__name__} that is the same "
+                    f"for all elements; map the object too (in_axes), or return the new tensor"
+                )
+            found[self.places.index(i)] = now
+        return found
+
+    def assign(self, number: int, value: Any) -> None:
+        """Give an object a tensor in place of a mapped one."""
+        spot = self.spots[self.places[number]]
+        assert spot is not None
+        owner, key = spot
+        if isinstance(owner, Stateful):
+            setattr(owner, key, value)
+        else:
+            owner[key] = value
 
 
-def _owned(argument: Any) -> list[bool]:
-    """Return for each leaf whether a module or another Stateful object holds it."""
+def _spots(argument: Any) -> list[tuple[Any, Any] | None]:
+    """Return for each leaf where a module or another Stateful object holds it, if one does."""
+    if isinstance(argument, Stateful):
+        return [(owner, key) for _, owner, key, _ in named_leaves(argument)]
     if type(argument) in (list, tuple):
-        return [own for part in argument for own in _owned(part)]
+        return [spot for part in argument for spot in _spots(part)]
     if type(argument) is dict:
-        return [own for part in argument.values() for own in _owned(part)]
-    return [isinstance(argument, Stateful)] * tree.flatten(argument)[1].count
+        return [spot for part in argument.values() for spot in _spots(part)]
+    return [None] * tree.flatten(argument)[1].count
 
 
 def _axis_of(leaf: Any, axis: int, name: str) -> int:
