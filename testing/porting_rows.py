@@ -8,6 +8,7 @@ every row beside NumPy; this program runs them beside `torch` or `jax`, where th
 import importlib
 import inspect
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -390,10 +391,12 @@ def ours(row: Row, example: Example) -> Any:
 
 
 def expected(example: Example) -> Any:
-    """What NumPy computes."""
+    """What NumPy computes, also where it has a newer name for it."""
     names = {k: copied(v) for k, v in {**OPERANDS, **example.given}.items()}
     text = example.oracle or example.theirs
-    return evaluated(text, {**names, "np": np, "F": np, "scattered": scattered})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return evaluated(text, {**names, "np": np, "F": np, "scattered": scattered})
 
 
 def theirs(example: Example, framework: str) -> Any:

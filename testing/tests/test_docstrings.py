@@ -104,8 +104,8 @@ def test_parameters_of_a_class_are_those_of_its_constructor(
     """Python 3.11.2 takes an inherited `__new__` for the signature of a class with `__init__`."""
     signature = inspect.signature
 
-    def of_new(thing: Any) -> inspect.Signature:
-        return signature(Module.__new__ if isinstance(thing, type) else thing)
+    def of_new(thing: Any, **options: Any) -> inspect.Signature:
+        return signature(Module.__new__ if isinstance(thing, type) else thing, **options)
 
     monkeypatch.setattr(inspect, "signature", of_new)
     assert not tool.errors(tool.Public("Conv2d", Conv2d, needs_example=True))
