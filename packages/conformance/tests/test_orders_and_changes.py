@@ -23,6 +23,7 @@ from calor_conformance.checks.ends_of_integers import ends_of_integers
 from calor_conformance.checks.methods_of_copies import methods_of_copies
 from calor_conformance.checks.mutated_containers import mutated_containers
 from calor_conformance.checks.orders_of_keys import orders_of_keys
+from calor_conformance.checks.states_at_sizes import states_at_sizes
 from reference_failures import failures
 
 (KEYS,) = (c.name for c in orders_of_keys())
@@ -31,9 +32,10 @@ from reference_failures import failures
 (COPIES,) = (c.name for c in methods_of_copies())
 (ENDS,) = (c.name for c in assigned_then_ended())
 (INTEGERS,) = (c.name for c in ends_of_integers())
+(SIZES,) = (c.name for c in states_at_sizes())
 
 
-@pytest.mark.parametrize("name", [KEYS, PASSES, CONTAINERS, COPIES, ENDS, INTEGERS])
+@pytest.mark.parametrize("name", [KEYS, PASSES, CONTAINERS, COPIES, ENDS, INTEGERS, SIZES])
 def test_the_reference_passes(name: str) -> None:
     assert failures(name, 2) == []
 
@@ -75,7 +77,8 @@ def test_assignments_of_traces_that_ended_are_found(monkeypatch: pytest.MonkeyPa
 
 def test_traces_of_another_state_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program.Program, "fits_state", lambda self, objects: True)
-    assert "does not fit" in failures(ENDS, 1)[0]
+    for name in (ENDS, SIZES):
+        assert "does not fit" in failures(name, 1)[0]
 
 
 @pytest.mark.parametrize("kind", ["int32", "float32"])

@@ -196,6 +196,7 @@ from .checks import (
     small_results,
     state,
     states_after_failures,
+    states_at_sizes,
     stored,
     stored_trees,
     streams,
@@ -468,6 +469,7 @@ def _contracts() -> Iterator[Check]:
     yield from methods_of_copies.methods_of_copies()
     yield from assigned_then_ended.assigned_then_ended()
     yield from ends_of_integers.ends_of_integers()
+    yield from states_at_sizes.states_at_sizes()
 
 
 def _narrow() -> Iterator[Check]:
