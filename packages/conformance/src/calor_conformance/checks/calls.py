@@ -196,13 +196,33 @@ def one_tensor_given_twice(place: Place) -> None:
         a += 1
         return b * 2 + a
 
-    call = calor.jit(change)
-    for same in (True, False, True, False):
+    ways: dict[str, Callable[[Any, Any], Callable[[], Any]]] = {
+        "given": lambda x, y: partial(calor.jit(change), x, y),
+        "by name": lambda x, y: partial(calor.jit(change), x, b=y),
+        "bound": lambda x, y: partial(calor.jit(change).bind(x), y),
+        "bound both": lambda x, y: calor.jit(change).bind(x, y),
+        "in a list": lambda x, y: partial(calor.jit(lambda pair: change(*pair)), [x, y]),
+        "bound in a list": lambda x, y: partial(
+            calor.jit(lambda part, b: change(part[0], b)).bind([x]), y),
+    }  # fmt: skip
+    for name, way in ways.items():
+        for same in (True, False, True):
+            x, y = (calor.asarray(plain_array([1, 2])) for _ in range(2))
+            call = way(x, x if same else y)
+            for turn in range(3):
+                want = [6 + 3 * turn, 9 + 3 * turn] if same else [4 + turn, 7 + turn]
+                _equal(call(), want, f"one tensor twice, {name}: {same}")
+            _equal(x, [4, 5], f"the tensor that is changed, {name}")
+            _equal(y, [1, 2], f"the other tensor, {name}")
+    # One function, of which calls have one tensor and two.
+    call, bound = calor.jit(change), calor.asarray(plain_array([1, 2]))
+    quick = calor.jit(change).bind(bound)
+    for turn, same in enumerate((False, True, False, True, True, False)):
         x, y = (calor.asarray(plain_array([1, 2])) for _ in range(2))
-        got = call(x, x if same else y)
-        _equal(got, [6, 9] if same else [4, 7], f"one tensor twice: {same}")
-        _equal(x, [2, 3], "the tensor that is changed")
-        _equal(y, [1, 2], "the other tensor")
+        _equal(call(x, x if same else y), [6, 9] if same else [4, 7], f"in turns: {same}")
+        _equal(x, [2, 3], "the tensor that is changed, in turns")
+        want = [6 + 3 * turn, 9 + 3 * turn] if same else [4 + turn, 7 + turn]
+        _equal(quick(bound if same else y), want, f"bound, in turns: {same}")
 
 
 @state("gradients add up in jitted steps as op by op", tier="training")
