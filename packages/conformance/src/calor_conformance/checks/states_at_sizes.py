@@ -111,9 +111,10 @@ def _same(got: Any, want: Any, what: str) -> None:
 def _slope(made: Any, model: _Model) -> Any:
     if not made.requires_grad:
         return None
-    model.weight.grad = None
+    weight: Any = model.weight
+    weight.grad = None
     calor.sum(made).backward()
-    return model.weight.grad.numpy()
+    return weight.grad.numpy()
 
 
 def _history(place: Place, rng: Rng, way: int) -> None:
