@@ -26,9 +26,10 @@ NAMES = [
 ]
 
 
-@pytest.mark.parametrize(
-    "name", [*NAMES, "models/operators-recurrent", "models/operators-attributed"]
-)
+GROUPS = [f"models/operators-{group}" for group in ("recurrent", "attributed", "narrow")]
+
+
+@pytest.mark.parametrize("name", [*NAMES, *GROUPS])
 def test_the_reference_passes(name: str) -> None:
     assert failures(name, 2) == []
 
@@ -54,6 +55,15 @@ def test_results_of_another_precision_are_found(monkeypatch: pytest.MonkeyPatch)
 def test_activations_that_are_not_clipped_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recurrent.Layer, "limited", lambda self, x: x)
     assert "clip" in failures("models/operators-recurrent", 2)[0]
+
+
+def test_casts_that_always_saturate_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def saturated(known: Any) -> Any:
+        return lambda *given, **options: known.function(*given, **{**options, "saturate": 1})
+
+    made = [replace(known, function=saturated(known)) for known in REGISTRY.table["", "Cast"]]
+    monkeypatch.setitem(REGISTRY.table, ("", "Cast"), made)
+    assert "saturate" in failures("models/operators-narrow", 2)[0]
 
 
 def test_a_box_by_its_middle_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

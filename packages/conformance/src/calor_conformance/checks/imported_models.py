@@ -37,9 +37,12 @@ GROUPS: Final = (
     "recurrent",
     "attributed",
 )
+# Types of few bits are in models alone: neither arrays of NumPy's nor numbers of others have them.
+_NARROW: Final = "narrow"
 # How often an operator of a group is drawn: more often where it has more options.
 _TURNS: Final = {"elementwise": 2, "moving": 4, "neural": 5, "others": 4, "further": 3, "fused": 3,
-                 "runtime": 4, "older": 6, "recurrent": 12, "attributed": 5}  # fmt: skip
+                 "runtime": 4, "older": 6, "recurrent": 12, "attributed": 5,
+                 _NARROW: 16}  # fmt: skip
 _STRUCTURES: Final = 10
 _COMPILED: Final = 24
 _NEAR: Final = 2e-4
@@ -199,7 +202,9 @@ def imported_models() -> Iterator[Check]:
     """Yield a check of each group of operators, if calor-onnx is installed."""
     if find_spec(PACKAGE) is None or find_spec("onnx") is None:
         return
-    runs: dict[str, Run] = {f"operators-{group}": partial(_run, group) for group in GROUPS}
+    runs: dict[str, Run] = {
+        f"operators-{group}": partial(_run, group) for group in (*GROUPS, _NARROW)
+    }
     for subject, run in {**runs, "structures": _structures}.items():
         yield Check(
             kind="models",
