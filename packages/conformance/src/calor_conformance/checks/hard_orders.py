@@ -1,10 +1,11 @@
-"""Sorts of keys in orders that are hard to split, in every dtype, for all that a sort is asked for.
+"""Sorts and searches of keys in orders that are hard to split, in every dtype.
 
 Random keys are split in halves by any pivot. Rows that rise, fall, rise and fall, repeat, or have
 few keys, and rows that were written against the medians of quicksort, take the ways that a sort
 has for bad luck, at lengths beyond those that fit registers and caches. Values, places, both, and
 the first few are asked for, in both directions, along the last axis and another one; NumPy sorts
-the same keys stably.
+the same keys stably. Extremes of such rows are equal in many places, or are NaN in several, and the
+first of them is asked for, as are extremes so far.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from calor.dtypes import DType, as_dtype, int64
 from .base import Array, Check, Place
 
 CONTRACT: Final = "a sort of {} is stable and complete, whatever order the keys come in"
+EXTREMES: Final = "of equal extremes of {} the first is found, and NaN before any number"
 # Lengths of rows: of a few vectors, beyond registers, and beyond shared memory and caches.
 _LENGTHS: Final = ((100, 600), (1000, 9000), (20_000, 50_000))
 _DTYPES: Final = (
@@ -146,29 +148,79 @@ def _asked(place: Place, rng: Rng, keys: Array, told: str) -> None:
         )
 
 
-def _run(dtype: DType, place: Place) -> None:
+def _first(keys: Array, largest: bool) -> int:
+    """Return the place of the first NaN, or else of the first extreme."""
+    nan = np.flatnonzero(keys != keys)
+    if len(nan):
+        return int(nan[0])
+    extreme = keys.max() if largest else keys.min()
+    return int(np.flatnonzero(keys == extreme)[0])
+
+
+def _sought(place: Place, rng: Rng, keys: Array, told: str) -> None:
+    largest, along = bool(rng.integers(2)), int(rng.integers(4)) > 0
+    rows = int(rng.integers(1, 4))
+    block = np.stack([np.roll(keys, int(rng.integers(keys.size))) for _ in range(rows)])
+    held = calor.asarray(block if along else np.ascontiguousarray(block.T))
+    axis, name = int(along), "max" if largest else "min"
+
+    def run(x: Any) -> Any:
+        at = (calor.argmax if largest else calor.argmin)(x, axis=axis)
+        so_far = calor.cumulative_max if largest else calor.cumulative_min
+        return at, getattr(calor, name)(x, axis=axis), so_far(x, axis=axis)
+
+    at, extreme, so_far = (t.numpy() for t in calor.jit(run)(held))
+    for k, row in enumerate(block):
+        first = _first(row, largest)
+        said = f"{told}, row {k} of {rows}{'' if along else ', as columns'}"
+        assert at[k] == first, f"{said}: arg{name} {at[k]} is {row[at[k]]}, not {first}"
+        found = extreme[k]
+        assert found == row[first] or (found != found and row[first] != row[first]), (
+            f"{said}: {name} is {found}, not {row[first]}"
+        )
+        with np.errstate(invalid="ignore"):
+            want = (np.maximum if largest else np.minimum).accumulate(row)
+        got = so_far[k] if along else so_far[:, k]
+        wrong = np.flatnonzero(~((got == want) | ((got != got) & (want != want))))
+        assert not len(wrong), (
+            f"{said}: the {name} up to {wrong[0]} is {got[wrong[0]]}, not {want[wrong[0]]}"
+        )
+
+
+_Ask = Callable[[Place, Rng, Array, str], None]
+_ASKS: Final[dict[str, tuple[_Ask, str, str]]] = {
+    "hard-orders": (_asked, "sort", CONTRACT), "hard-extremes": (_sought, "argmax", EXTREMES),
+}  # fmt: skip
+
+
+def _run(ask: _Ask, dtype: DType, place: Place) -> None:
     names = list(_ORDERS)
     rng = np.random.default_rng([place.seed, crc32(dtype.name.encode())])
     for k, name in enumerate(names):
         if not place.tries(k, 2) and name != "random":
             continue
         n = int(rng.integers(*_LENGTHS[-1 if name == "random" else rng.integers(3)]))
-        _asked(place, rng, _keys(rng, name, n, dtype), f"{n} keys {name} as {dtype.name}")
+        ask(place, rng, _keys(rng, name, n, dtype), f"{n} keys {name} as {dtype.name}")
 
 
 def hard_orders() -> Iterator[Check]:
-    """Yield a check of each dtype that is sorted."""
-    for name in _DTYPES:
-        dtype = as_dtype(name)
-        yield Check(
-            kind="sizes",
-            subject="hard-orders",
-            tier="full",
-            contract=CONTRACT.format(name),
-            run=partial(_run, dtype),
-            text=lambda: "\n".join(inspect.getsource(f) for f in (_run, _asked, _keys, _killer)),
-            op="sort",
-            dtype=dtype,
-            dtypes=(dtype, int64),
-            looks=True,
-        )
+    """Yield a check of sorts and one of extremes of each dtype that has an order."""
+    for subject, (ask, op, contract) in _ASKS.items():
+        for name in _DTYPES:
+            dtype = as_dtype(name)
+            yield Check(
+                kind="sizes",
+                subject=subject,
+                tier="full",
+                contract=contract.format(name),
+                run=partial(_run, ask, dtype),
+                text=partial(_text, ask),
+                op=op,
+                dtype=dtype,
+                dtypes=(dtype, int64),
+                looks=True,
+            )
+
+
+def _text(ask: _Ask) -> str:
+    return "\n".join(inspect.getsource(f) for f in (_run, ask, _keys, _killer))
