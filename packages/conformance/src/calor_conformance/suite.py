@@ -155,6 +155,7 @@ from .checks import (
     parameter_forms,
     partial_states,
     partitions,
+    passed_on_failures,
     persistence,
     planned_placements,
     points,
@@ -391,6 +392,7 @@ def _contracts() -> Iterator[Check]:
     yield from printed.printed()
     yield from told_errors.told_errors()
     yield from failing_loops.failing_loops()
+    yield from passed_on_failures.passed_on_failures()
     yield from advice.advice()
     yield from complex_parts.complex_parts()
     yield from complex_points.complex_points()
