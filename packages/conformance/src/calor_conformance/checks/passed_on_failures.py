@@ -68,6 +68,17 @@ def _elsewhere(x: Tensor) -> Tensor:
     return x.to("numpy").to(x.device)
 
 
+def _beside_sound(x: Tensor) -> Tensor:
+    """Return what depends on two runs, one of which is known to be sound."""
+    ones = calor.ones((4, x.shape[1]))
+    sound = calor.take(ones, calor.asarray(np.array([3, 1], np.int32)), axis=0)
+    calor.eval(sound)
+    joined = sound + x
+    calor.eval(joined)
+    assert sound.numpy().all()
+    return joined - 1
+
+
 _WAYS: Final[dict[str, Callable[[Tensor], Tensor]]] = {
     "a copy": lambda x: calor.asarray(x, copy=True),
     "a copy of a copy": _again,
@@ -86,6 +97,7 @@ _WAYS: Final[dict[str, Callable[[Tensor], Tensor]]] = {
     "an update in place": _added,
     "DLPack": lambda x: calor.from_dlpack(x),
     "DLPack with a copy": lambda x: calor.from_dlpack(x, copy=True),
+    "a sum with a sound result": _beside_sound,
     "a file": _saved,
     "pickle": lambda x: pickle.loads(pickle.dumps(x)),
 }
