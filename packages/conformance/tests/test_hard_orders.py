@@ -1,4 +1,4 @@
-"""Checks of sorts of keys in orders that are hard to split: a sort that is wrong there is found."""
+"""Checks of keys in orders that are hard to split: sorts and searches that are wrong are found."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import calor
 from calor_conformance.checks.hard_orders import hard_orders
 from reference_failures import failures
 
-SORT, ARGSORT = calor.sort, calor.argsort
+SORT, ARGSORT, ARGMAX = calor.sort, calor.argsort, calor.argmax
 CHECKS = [check.name for check in hard_orders()]
 
 
@@ -33,8 +33,23 @@ def without_a_tail(x: Any, **given: Any) -> Any:
     return calor.concat([SORT(rest, **given), last], axis=axis)
 
 
-@pytest.mark.parametrize(("function", "wrong"), [("argsort", unstable), ("sort", without_a_tail)])
-def test_a_wrong_sort_is_found(function: str, wrong: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def the_last(x: Any, **given: Any) -> Any:
+    """Return the last of equal extremes."""
+    return x.shape[given["axis"]] - 1 - ARGMAX(calor.flip(x, axis=given["axis"]), **given)
+
+
+@pytest.mark.parametrize(
+    ("function", "wrong", "kind"),
+    [
+        ("argsort", unstable, "hard-orders"),
+        ("sort", without_a_tail, "hard-orders"),
+        ("argmax", the_last, "hard-extremes"),
+    ],
+)
+def test_what_is_wrong_is_found(
+    function: str, wrong: Any, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(calor, function, wrong)
-    found = [name for name in CHECKS if failures(name, 2)]
-    assert len(found) > len(CHECKS) // 2
+    names = [name for name in CHECKS if kind in name]
+    found = [name for name in names if failures(name, 2)]
+    assert len(found) > len(names) // 2
