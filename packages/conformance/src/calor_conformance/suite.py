@@ -195,6 +195,7 @@ from .checks import (
     slopes,
     slopes_of_lines,
     small_results,
+    special_decades,
     state,
     states_after_failures,
     states_at_sizes,
@@ -328,6 +329,7 @@ def _contracts() -> Iterator[Check]:
     yield from long_sums.long_sums()
     yield from sum_errors.sum_errors()
     yield from tiny_complements.tiny_complements()
+    yield from special_decades.special_decades()
     yield from members_alone.members_alone()
     yield from drawn_equations.drawn_equations()
     yield from row_ends.row_ends()

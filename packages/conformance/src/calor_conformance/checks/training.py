@@ -334,6 +334,10 @@ def _scaler(package: Any, rng: Rng, place: Place) -> None:
         scaler = other if turn == 3 else scaler
 
 
+# Metrics of ranks alone, whose scores may be no numbers.
+_RANKED: Final = ("accuracy", "top", "confusion")
+
+
 def _metrics(package: Any, rng: Rng, place: Place) -> None:
     classes, k = int(rng.integers(2, 6)), int(rng.integers(1, 3))
     held = {
@@ -342,7 +346,7 @@ def _metrics(package: Any, rng: Rng, place: Place) -> None:
         "mean": package.Mean("error", lambda y, t: calor.mean(y) - calor.mean(t)),
         "running": package.RunningMean("recent", decay=0.7),
     }  # fmt: skip
-    scores, truth, losses = [], [], []
+    scores, ranked, truth, losses = [], [], [], []
     for _ in range(int(rng.integers(2, 4))):
         n = int(rng.integers(1, 9))
         y, t = _floats(rng, (n, classes)), rng.integers(0, classes, n).astype(np.int32)
@@ -350,23 +354,29 @@ def _metrics(package: Any, rng: Rng, place: Place) -> None:
             # The largest score comes twice: the first of them is the class.
             y[0, 1:] = y[0, 1]
         loss = np.float32(rng.uniform(0, 3))
-        for metric in held.values():
-            metric.update(calor.asarray(y), calor.asarray(t), calor.asarray(loss))
+        # A score that is no number is the largest of its sample, and its own class is not right.
+        odd = np.where(rng.random(y.shape) < 0.2, np.float32(np.nan), y)
+        for name, metric in held.items():
+            given = odd if name in _RANKED else y
+            metric.update(calor.asarray(given), calor.asarray(t), calor.asarray(loss))
+        ranked.append(odd)
         scores.append(y)
         truth.append(t)
         losses.append(float(loss))
     counts = [len(t) for t in truth]
     y, t = np.concatenate(scores), np.concatenate(truth)
-    own = np.take_along_axis(y, t[:, None], 1)
+    odd = np.concatenate(ranked)
+    own = np.take_along_axis(odd, t[:, None], 1)
     table = np.zeros((classes, classes), np.int64)
-    np.add.at(table, (t, y.argmax(1)), 1)
+    np.add.at(table, (t, odd.argmax(1)), 1)
     weights = [0.7 ** (len(losses) - 1 - i) for i in range(len(losses))]
     means = [
         float(a.mean(dtype=np.float64)) - float(b.mean())
         for a, b in zip(scores, truth, strict=True)
     ]
     wants = {
-        "accuracy": np.mean(y.argmax(1) == t), "top": np.mean((y > own).sum(1) < k),
+        "accuracy": np.mean(odd.argmax(1) == t),
+        "top": np.mean(((odd > own).sum(1) < k) & ~np.isnan(own[:, 0])),
         "loss": np.average(losses, weights=counts), "mean": np.average(means, weights=counts),
         "running": np.average(losses, weights=weights),
     }  # fmt: skip

@@ -6,11 +6,15 @@ of their parts, and batches are the same whoever makes them, from whatever sampl
 
 from __future__ import annotations
 
+import csv
 import inspect
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 from zlib import crc32
 
@@ -292,6 +296,25 @@ def _details(package: Any, rng: Rng, place: Place) -> None:
     named = p.SGD([("weight", w)], 0.5)
     named.update([w], [calor.asarray(np.ones(2, np.float32))])
     assert w.tolist() == [0.5, 0.5], f"a named parameter is {w.tolist()} after a step"
+    _tabled(package, rng)
+
+
+def _tabled(package: Any, rng: Rng) -> None:
+    """A table has a column for each name of any row, in the order of their coming."""
+    names = ["epoch", "loss", "valid_loss", "a, b", "lr"]
+    rows = [{"epoch": n, **{k: n / 4 for k in names[1:] if rng.random() < 0.5}} for n in range(5)]
+    with tempfile.TemporaryDirectory() as folder:
+        log = package.CSVLog(Path(folder) / "within" / "history.csv")
+        log.on_fit_begin(SimpleNamespace(history=[]))
+        for n in range(1, 6):
+            log.on_epoch_end(SimpleNamespace(history=rows[:n]))
+            with log.path.open(newline="") as file:
+                found = list(csv.DictReader(file))
+            columns = list(dict.fromkeys(k for row in rows[:n] for k in row))
+            wants = [{k: str(row.get(k, "")) for k in columns} for row in rows[:n]]
+            assert found == wants, f"a table of {found}, not {wants}"
+            left = [p.name for p in log.path.parent.iterdir()]
+            assert left == ["history.csv"], f"beside a table there are {left}"
 
 
 def _made(name: str, given: tuple[Any, ...], package: Any, w: Any) -> Any:
