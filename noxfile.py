@@ -407,10 +407,9 @@ def free_threaded(session: nox.Session) -> None:
     """Do the tests pass without the global lock? On 3.14t every project, on 3.13t what installs."""
     left_out = LEFT_OUT[str(session.python)]
     projects = [project for project in PROJECTS if name_of(project) not in left_out]
-    # The newest versions of some have no wheels for these interpreters, and need compilers.
-    ready = ("--only-binary=hypothesis,ml_dtypes,numpy,pandas,scikit-learn,scipy",)
     beside = [text for text in group("test") if Requirement(text).name not in left_out]
-    install_projects(session, *beside, *ready, projects=projects)
+    # The newest versions of some have no wheels for these interpreters, and need compilers.
+    install_projects(session, *beside, "--prefer-binary", projects=projects)
     session.env["PYTHON_GIL"] = "0"
     session.run("pytest", *PARALLEL, *map(str, projects), *session.posargs)
 
