@@ -11,6 +11,7 @@ from pathlib import Path
 
 from .checks import (
     advice,
+    alike_plans,
     alike_values,
     announced,
     around_constants,
@@ -305,6 +306,7 @@ def _contracts() -> Iterator[Check]:
     yield from damaged_files.damaged_files()
     yield from stored_trees.stored_trees()
     yield from damaged_caches.damaged_caches()
+    yield from alike_plans.alike_plans()
     yield from documented.documented()
     yield from defaults.defaults()
     yield from function_dtypes.function_dtypes()

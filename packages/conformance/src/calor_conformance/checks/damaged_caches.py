@@ -56,14 +56,14 @@ _DAMAGES: Final[tuple[Callable[[Rng, bytes], bytes], ...]] = (
 
 
 def _damage(rng: Rng, folder: Path) -> None:
-    for path in _files(folder):
+    for path in files(folder):
         path.write_bytes(_DAMAGES[int(rng.integers(len(_DAMAGES)))](rng, path.read_bytes()))
 
 
 def _exchange(rng: Rng, folder: Path) -> None:
     """Give each file the contents of the next one of its kind."""
     kinds: dict[str, list[Path]] = {}
-    for path in _files(folder):
+    for path in files(folder):
         kinds.setdefault(path.relative_to(folder).parts[0], []).append(path)
     for paths in kinds.values():
         paths.sort(key=lambda path: path.stat().st_size)
@@ -75,12 +75,12 @@ def _exchange(rng: Rng, folder: Path) -> None:
 _CHANGES: Final = {"damaged": _damage, "exchanged": _exchange}
 
 
-def _files(folder: Path) -> list[Path]:
+def files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 @contextmanager
-def _cache_in(folder: str) -> Iterator[None]:
+def cache_in(folder: str) -> Iterator[None]:
     before = {name: os.environ.get(name) for name in _CACHE}
     os.environ.update({"CALOR_CACHE_DIR": folder, "CALOR_CACHE": "1"})
     try:
@@ -132,10 +132,10 @@ def _run(change: str, place: Place) -> None:
     rng = np.random.default_rng([place.seed, crc32(change.encode())])
     x, y = rng.integers(-9, 10, (2, 5, 7)).astype(np.float32)
     wants = [program(x, y) for program in _programs()]
-    with tempfile.TemporaryDirectory() as folder, _cache_in(folder):
+    with tempfile.TemporaryDirectory() as folder, cache_in(folder):
         for turn in ("as it was", change):
             if turn == change:
-                if not _files(Path(folder)):
+                if not files(Path(folder)):
                     return
                 _CHANGES[change](rng, Path(folder))
             for k, (got, want) in enumerate(zip(_session(name, x, y), wants, strict=True)):
