@@ -421,6 +421,9 @@ def _rare(device: str) -> Iterator[Named]:
         ):
             product = forward(lambda x, w: x @ w.T, ((m, k), dtype), ((n, k), dtype))
             yield f"{name} {dtype}", product
+    # A layer of some rows whose large weights change.
+    some = ((18, 2048), "float32"), ((512, 2048), "float32")
+    yield "some rows of a long sum", forward(lambda x, w: x @ w.T, *some)
     tokens: tuple[Operand, ...] = ((4096, 1024), "float32"), ((4096, 16384), "float32")
     yield "weight gradient of many tokens", forward(_rounded(lambda x, g: x.T @ g), *tokens)
     # The last images of networks: as large as the window, or narrow and depthwise.

@@ -133,6 +133,15 @@ def test_unchanged_weights_are_packed_once(op):
     assert way(op, POINTWISE, kept=[1]) != WAY
 
 
+@pytest.mark.parametrize("op", OPS[:2])
+def test_ways_that_pack_weights_are_offered_beside_products(op):
+    """So a plan looks whether weights stay, and asks again."""
+    row = ((2, 64, 4, 4), (256, 64, 3, 3), ONE, ((1, 1), (1, 1)), ONE, 1)
+    works = LOWERINGS[op](request_of(op, row, dtypes.float32, ONE_UNIT))
+    assert works[0].way.name == WAY
+    assert any(launch.prepares for work in works[1:] for launch in work.launches)
+
+
 def test_what_follows_is_a_launch_of_its_own():
     shapes = [(2, 20, 3, 3), (18, 20, 3, 3), (18, 1, 1)]
 

@@ -41,8 +41,9 @@ from calor_kernel.library.conv.window_products import INPUT_PRODUCTS, WEIGHT_PRO
 _PHASES: Final[Way[Convolution]] = Way(
     "phases", refused(phases_refusal), made(phases_steps), tier=1
 )
+# Offered beside a product, since it packs weights that stay once.
 _SMALL_WIDTH_GRADIENT: Final[Way[Convolution]] = replace(
-    SMALL_WIDTH, works=made(small_width_steps), tier=0, paired=False
+    SMALL_WIDTH, works=made(small_width_steps), tier=0
 )
 _SMALL_WIDTH_WEIGHTS: Final[Way[Convolution]] = Way(
     "small width",

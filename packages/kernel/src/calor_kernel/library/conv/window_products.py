@@ -207,6 +207,9 @@ def _multiply(
     steps.include(alone, "dot_general", attributes, operands, [(spec_of(made, float32), target)])
 
 
-WINDOW_PRODUCTS: Final[Way[Convolution]] = Way("window products", forward_refusal, forward_works)
+# Beside other ways, which pack weights: they are asked again once weights stay.
+WINDOW_PRODUCTS: Final[Way[Convolution]] = Way(
+    "window products", forward_refusal, forward_works, tier=1, paired=True
+)
 INPUT_PRODUCTS: Final[Way[Convolution]] = Way("window products", input_refusal, input_works)
 WEIGHT_PRODUCTS: Final[Way[Convolution]] = Way("window products", weight_refusal, weight_works)

@@ -29,6 +29,7 @@ from calor_kernel.library.matmul.blueprints import (
     streams,
     tile_rows,
 )
+from calor_kernel.library.matmul.dot_tiles import dot_tiles_launches, dot_tiles_plan
 from calor_kernel.library.matmul.gemv import dot_rows_launch, scaled_rows_launch
 from calor_kernel.library.matmul.operand_padding import along_k
 from calor_kernel.library.matmul.packed import packed_launches
@@ -83,6 +84,21 @@ def _dots(task: Task, request: Request) -> Works:
             made = replace(base, rows=rows, columns=columns, block=block)
             group = 1 if usual and rows == base.rows else 2
             yield task.work(dot_rows_launch(task, made), name=name, group=group)
+
+
+def _dot_tiles_refusal(task: Task, request: Request) -> str | None:
+    if 1 in request.kept:
+        return "tiles read an unchanged B, packed once, faster"
+    made = dot_tiles_plan(task.product, task.info)
+    return made if isinstance(made, str) else None
+
+
+def _dot_tiles(task: Task, request: Request) -> Works:
+    """Yield tiles of dot products."""
+    plan = dot_tiles_plan(task.product, task.info)
+    assert not isinstance(plan, str)
+    made, launches = dot_tiles_launches(task, plan)
+    yield made.work(*launches, name="dot tiles")
 
 
 def _few_columns(task: Task) -> Task | None:
@@ -245,6 +261,7 @@ WAYS: Final[tuple[Way[Task], ...]] = (
     Way("few columns", _columns_refusal, _columns),
     Way("dots", _dots_refusal, _dots, paired=True),
     Way("streams", _streams_refusal, _streams, paired=True),
+    Way("dot tiles", _dot_tiles_refusal, _dot_tiles, paired=True),
     Way("tile registers", tile_refusal, tile_works),
     Way("packed inside", _inside_refusal, _inside, paired=True),
     Way("tiles", serves, _tiles, paired=True),
