@@ -50,7 +50,7 @@ def _resize(rng: Rng) -> Node:
         scales = [n / x.shape[a] for n, a in zip(turned, axes, strict=True)]
         given[2] = np.asarray(scales, np.float32)
     if mode != "nearest" and place != "tf_crop_and_resize":
-        attributes |= option(rng, {"antialias": 1})
+        attributes |= option(rng, {"antialias": 1}, 0.8)
     if mode == "cubic":
         attributes |= option(rng, {"cubic_coeff_a": -0.5, "exclude_outside": 1}, 0.4)
     given = given[: 4 if given[3] is not None else 3]
@@ -64,7 +64,7 @@ def _attention(rng: Rng) -> Node:
     heads = shared * int(rng.integers(1, 3))
     keys = int(rng.integers(1, 6))
     values = _one(rng, width, 3)
-    past = int(rng.integers(1, 4)) if coin(rng) else 0
+    past = int(rng.integers(1, 4)) if coin(rng, 0.7) else 0
     q = some(rng, batch, heads, length, width)
     k, v = some(rng, batch, shared, keys, width), some(rng, batch, shared, keys, values)
     attributes: dict[str, Any] = option(rng, {"is_causal": 1, "scale": 0.7, "softcap": 2.0}, 0.4)
@@ -81,7 +81,7 @@ def _attention(rng: Rng) -> Node:
     before = [some(rng, batch, shared, past, n) for n in (width, values)] if past else []
     if mask is not None or before:
         given += [mask, *before]
-    outputs = 4 if coin(rng) else 3 if past else 1
+    outputs = 4 if coin(rng, 0.8) else 3 if past else 1
     if outputs == 4 and not past:
         outputs = 1
     if outputs == 4:
