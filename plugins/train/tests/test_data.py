@@ -256,6 +256,17 @@ def test_the_end_of_an_epoch_is_the_start_of_the_next():
     assert loader.state_dict()["epoch"] == 3
 
 
+def test_passes_from_before_a_state_do_not_move_the_position():
+    loader = DataLoader(numbers(), 2, seed=0)
+    before = iter(loader)
+    next(before)
+    saved = loader.state_dict()
+    next(before)
+    loader.load_state_dict(saved)
+    next(before)
+    assert loader.state_dict() == saved
+
+
 # Datasets and collation.
 
 

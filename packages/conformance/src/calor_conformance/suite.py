@@ -73,6 +73,11 @@ from .checks import (
     drawn_updates,
     drawn_views,
     drawn_weights,
+    driven_averages,
+    driven_hooks,
+    driven_layers,
+    driven_metrics,
+    driven_training,
     empty_leaves,
     ended_objects,
     ended_work,
@@ -466,6 +471,11 @@ def _contracts() -> Iterator[Check]:
     yield from skipped_steps.skipped_steps()
     yield from lent_models.lent_models()
     yield from drawn_supplies.drawn_supplies()
+    yield from driven_averages.driven_averages()
+    yield from driven_hooks.driven_hooks()
+    yield from driven_layers.driven_layers()
+    yield from driven_metrics.driven_metrics()
+    yield from driven_training.driven_training()
     yield from sessions_again.sessions_again()
     yield from opened_twice.opened_twice()
     yield from narrow_indices.narrow_indices()

@@ -236,46 +236,55 @@ def _cycle(step: int, steps: int, share: float, values: tuple[float, float, floa
     return _half_cosine(part, start, end) if kind == "cosine" else start + (end - start) * part
 
 
-def _schedules(package: Any, rng: Rng, place: Place) -> None:
+Meaning = Callable[[int, float], float]
+
+
+def drawn_schedules(package: Any, rng: Rng) -> dict[str, tuple[Any, Meaning]]:
+    """Return a schedule of each kind by name, and its value at a step of a base."""
     n, least, gamma = int(rng.integers(4, 12)), float(rng.uniform(0, 0.05)), 0.7
     size, share = int(rng.integers(1, 5)), float(rng.uniform(0.35, 0.7))
-    kind, base = str(rng.choice(["cosine", "linear"])), float(rng.uniform(0.1, 2))
+    kind = str(rng.choice(["cosine", "linear"]))
     start, end, power = 0.25, 0.8, float(rng.choice([1.0, 2.5]))
     marks = sorted(int(m) for m in rng.choice(12, 3, replace=False))
     warm = max(size, 2)
     p = package
-    held: dict[str, tuple[Any, Callable[[int], float]]] = {
-        "Constant": (p.Constant(0.3), lambda t: base * 0.3),
-        "StepDecay": (p.StepDecay(size, gamma), lambda t: base * gamma ** (t // size)),
+    return {
+        "Constant": (p.Constant(0.3), lambda t, base: base * 0.3),
+        "StepDecay": (p.StepDecay(size, gamma), lambda t, base: base * gamma ** (t // size)),
         "MultiStep": (p.MultiStep(marks, gamma),
-                      lambda t: base * gamma ** sum(t >= m for m in marks)),
-        "Exponential": (p.Exponential(gamma), lambda t: base * gamma**t),
-        "Cosine": (p.Cosine(n, least), lambda t: _half_cosine(min(t / n, 1), base, least)),
+                      lambda t, base: base * gamma ** sum(t >= m for m in marks)),
+        "Exponential": (p.Exponential(gamma), lambda t, base: base * gamma**t),
+        "Cosine": (p.Cosine(n, least), lambda t, base: _half_cosine(min(t / n, 1), base, least)),
         "CosineRestarts": (p.CosineRestarts(size, 2, least),
-                           lambda t: _restarted(t, size, 2, base, least)),
+                           lambda t, base: _restarted(t, size, 2, base, least)),
         "CosineRestarts of one length": (p.CosineRestarts(size, 1, least),
-                                         lambda t: _restarted(t, size, 1, base, least)),
-        "LinearWarmup": (p.LinearWarmup(warm), lambda t: base * min((t + 1) / warm, 1)),
+                                         lambda t, base: _restarted(t, size, 1, base, least)),
+        "LinearWarmup": (p.LinearWarmup(warm), lambda t, base: base * min((t + 1) / warm, 1)),
         "LinearWarmup from a share": (
             p.LinearWarmup(warm, start),
-            lambda t: base * (1 if t >= warm - 1 else start + (1 - start) * t / (warm - 1))),
+            lambda t, base: base * (1 if t >= warm - 1 else start + (1 - start) * t / (warm - 1))),
         "LinearRamp": (p.LinearRamp(n, start, end),
-                       lambda t: base * (start + (end - start) * min(t / n, 1))),
+                       lambda t, base: base * (start + (end - start) * min(t / n, 1))),
         "Polynomial": (p.Polynomial(n, power, least),
-                       lambda t: least + (base - least) * (1 - min(t / n, 1)) ** power),
+                       lambda t, base: least + (base - least) * (1 - min(t / n, 1)) ** power),
         "OneCycle": (p.OneCycle(n, share, kind, 10.0, 100.0),
-                     lambda t: _cycle(min(t, n - 1), n, share, (base / 10, base, base / 1000),
+                     lambda t, base: _cycle(min(t, n - 1), n, share, (base / 10, base, base / 1000),
                                       kind)),
-        "OneCycleMomentum": (p.OneCycleMomentum(n, share, kind, 0.8, 0.9),
-                             lambda t: _cycle(min(t, n - 1), n, share, (0.9, 0.8, 0.9), kind)),
+        "OneCycleMomentum": (
+            p.OneCycleMomentum(n, share, kind, 0.8, 0.9),
+            lambda t, base: _cycle(min(t, n - 1), n, share, (0.9, 0.8, 0.9), kind)),
         "Chained": (p.Chained(p.LinearWarmup(warm), p.StepDecay(size, gamma)),
-                    lambda t: base * min((t + 1) / warm, 1) * gamma ** (t // size)),
+                    lambda t, base: base * min((t + 1) / warm, 1) * gamma ** (t // size)),
         "Joined": (p.Joined([p.Constant(0.1), p.Exponential(gamma), p.Constant(2.0)], marks[:2]),
-                   lambda t: base * (0.1 if t < marks[0] else gamma ** (t - marks[0])
+                   lambda t, base: base * (0.1 if t < marks[0] else gamma ** (t - marks[0])
                                      if t < marks[1] else 2.0)),
     }  # fmt: skip
+
+
+def _schedules(package: Any, rng: Rng, place: Place) -> None:
+    held, base = drawn_schedules(package, rng), float(rng.uniform(0.1, 2))
     for made, meaning in held.values():
-        wants = [meaning(t) for t in range(16)]
+        wants = [meaning(t, base) for t in range(16)]
         found = made.table(16, base)
         for t, (got, want) in enumerate(zip(found, wants, strict=True)):
             assert abs(got - want) <= 1e-9 * max(abs(want), 1e-3), (
@@ -288,7 +297,9 @@ def _schedules(package: Any, rng: Rng, place: Place) -> None:
     for t in range(5):
         rate = optimizer.param_groups[0]["lr"]
         rate = rate.item() if isinstance(rate, calor.Tensor) else rate
-        assert abs(rate - meaning(t)) < 1e-6, f"{name} sets {rate} at step {t}, not {meaning(t)}"
+        assert abs(rate - meaning(t, base)) < 1e-6, (
+            f"{name} sets {rate} at step {t}, not {meaning(t, base)}"
+        )
         if t == 2:
             again = package.Scheduler(optimizer, lr=made)
             again.load_state_dict(scheduler.state_dict())

@@ -107,6 +107,9 @@ class DataLoader:
         self.epoch = 0
         self.position = 0
         self._continues = True
+        # The number of the last pass, which alone moves the position. A loaded state takes a number
+        # too, so that passes from before it move nothing.
+        self.passes = 0
 
     def __len__(self) -> int:
         whole, rest = divmod(len(self.dataset), self.batch_size)
@@ -116,6 +119,7 @@ class DataLoader:
         if not self._continues:
             self.epoch, self.position = self.epoch + 1, 0
         self._continues = False
+        self.passes += 1
         return BatchIterator(self)
 
     def order(self, epoch: int) -> Indices:
@@ -211,6 +215,7 @@ class DataLoader:
         self.epoch = int(state_dict["epoch"])
         self.position = position
         self._continues = True
+        self.passes += 1
 
 
 class BatchIterator(Iterator[Any]):
@@ -219,6 +224,7 @@ class BatchIterator(Iterator[Any]):
     def __init__(self, loader: DataLoader) -> None:
         self.loader = loader
         self.epoch = loader.epoch
+        self.number = loader.passes
         self.next_number = loader.position
         self.device = loader.device or current_device()
         order = loader.order(self.epoch)
@@ -258,7 +264,7 @@ class BatchIterator(Iterator[Any]):
             self.close()
             raise
         self.next_number = number + 1
-        if self.loader.epoch == self.epoch:
+        if self.loader.passes == self.number:
             self.loader.position = self.next_number
         return batch
 
