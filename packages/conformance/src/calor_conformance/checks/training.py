@@ -241,11 +241,13 @@ Meaning = Callable[[int, float], float]
 
 def drawn_schedules(package: Any, rng: Rng) -> dict[str, tuple[Any, Meaning]]:
     """Return a schedule of each kind by name, and its value at a step of a base."""
-    n, least, gamma = int(rng.integers(4, 12)), float(rng.uniform(0, 0.05)), 0.7
-    size, share = int(rng.integers(1, 5)), float(rng.uniform(0.35, 0.7))
+    # Some go on for hundreds of steps.
+    times, gamma = [(1, 0.7), (40, 0.995)][int(rng.random() < 0.3)]
+    n, least = int(rng.integers(4, 12)) * times, float(rng.uniform(0, 0.05))
+    size, share = int(rng.integers(1, 5)) * times, float(rng.uniform(0.35, 0.7))
     kind = str(rng.choice(["cosine", "linear"]))
     start, end, power = 0.25, 0.8, float(rng.choice([1.0, 2.5]))
-    marks = sorted(int(m) for m in rng.choice(12, 3, replace=False))
+    marks = sorted(int(m) * times for m in rng.choice(12, 3, replace=False))
     warm = max(size, 2)
     p = package
     return {
