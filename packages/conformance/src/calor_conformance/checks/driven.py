@@ -98,6 +98,9 @@ def drive(kind: type[Driven], rng: Rng, place: Place) -> None:
             getattr(driven, _PREFIX + done[-1])()
             for name, (found, due, *room) in driven.look().items():
                 equal(found, due, name, *room)
+        except CalorError as error:
+            error.add_note(f"{driven.told()} after {', '.join(done)}")
+            raise
         except AssertionError as error:
             raise AssertionError(f"{error}; {driven.told()} after {', '.join(done)}") from None
 

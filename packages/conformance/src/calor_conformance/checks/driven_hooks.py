@@ -183,7 +183,7 @@ class _Hooks(Driven):
     """Two modules with hooks."""
 
     events = 12
-    histories = 8
+    histories = 12
 
     def build(self) -> None:
         self.outer = _modules()
