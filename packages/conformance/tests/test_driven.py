@@ -14,6 +14,7 @@ from calor_conformance.checks.base import Check
 from calor_conformance.checks.driven_averages import driven_averages
 from calor_conformance.checks.driven_hooks import driven_hooks
 from calor_conformance.checks.driven_layers import driven_layers
+from calor_conformance.checks.driven_learner import driven_learner
 from calor_conformance.checks.driven_metrics import driven_metrics
 from calor_conformance.checks.driven_training import driven_training
 from calor_nn.cache import KVCache
@@ -22,12 +23,20 @@ from calor_nn.running_norm import _RunningNorm
 from calor_train import averaged_model, averaging
 from calor_train.data.loader import DataLoader
 from calor_train.metrics import Metric
+from calor_train.scaling import GradScaler
 from calor_train.scheduler import Scheduler
 from reference_failures import failures
 
 ALL: dict[str, Check] = {
     c.name.partition("driven-")[2]: c
-    for make in (driven_averages, driven_hooks, driven_layers, driven_metrics, driven_training)
+    for make in (
+        driven_averages,
+        driven_hooks,
+        driven_layers,
+        driven_learner,
+        driven_metrics,
+        driven_training,
+    )
     for c in make()
 }
 
@@ -78,6 +87,7 @@ def _same_passes(self: Any, state: Any) -> None:
         ("metrics", Metric, "reset", _kept_sums),
         ("hooks", HookHandle, "remove", _all_of_a_function),
         ("schedules", Scheduler, "load_state_dict", _no_new_values),
+        ("learner", GradScaler, "forget", _kept_sums),
         ("passes", DataLoader, "load_state_dict", _same_passes),
     ],
 )

@@ -157,3 +157,20 @@ def test_a_learner_goes_on_where_its_own_checkpoint_is(tmp_path: Any) -> None:
         _learner("float32").fit(BATCHES, epochs=1, resume="auto")
     with pytest.raises(ArgumentError, match="not 'half'"):
         _learner("half")
+
+
+def test_a_learner_goes_on_after_an_error_within_a_step() -> None:
+    model = nn.Linear(4, 1)
+    optimizer = SGD(model, 0.01)
+    learner = Learner(
+        model, optimizer, nn.functional.mse_loss, precision="float16", jit=False, display="quiet"
+    )
+
+    def failing() -> None:
+        raise KeyError("step")
+
+    optimizer.step = failing  # type: ignore[method-assign]
+    with pytest.raises(KeyError, match="step"):
+        learner.fit(BATCHES, epochs=1)
+    del optimizer.step
+    assert len(learner.fit(BATCHES, epochs=2)) == 2

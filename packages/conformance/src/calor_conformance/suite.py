@@ -76,6 +76,7 @@ from .checks import (
     driven_averages,
     driven_hooks,
     driven_layers,
+    driven_learner,
     driven_metrics,
     driven_training,
     empty_leaves,
@@ -474,6 +475,7 @@ def _contracts() -> Iterator[Check]:
     yield from driven_averages.driven_averages()
     yield from driven_hooks.driven_hooks()
     yield from driven_layers.driven_layers()
+    yield from driven_learner.driven_learner()
     yield from driven_metrics.driven_metrics()
     yield from driven_training.driven_training()
     yield from sessions_again.sessions_again()

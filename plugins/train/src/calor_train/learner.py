@@ -266,6 +266,8 @@ class Learner(Run):
         self.watch.forget()
         if self.sums is not None:
             self.sums.clear()
+        if self.scaler is not None:
+            self.scaler.forget()
         self.validates = valid is not None
         self.train_batches = length_of(train)
         self.valid_batches = None if valid is None else length_of(valid)

@@ -208,6 +208,26 @@ class GradScaler(Stateful):
             assign(self.overflowed, calor.zeros_like(bad))
             assign(self.overflows, calor.zeros_like(self.overflows))
 
+    def forget(self) -> None:
+        """Forget the steps since the last update, of which one ended in an error.
+
+        The scale stays. `unscale_` may be called again for every optimizer.
+
+        Examples
+        --------
+        >>> import calor
+        >>> from calor import train
+        >>> w = calor.ones(1, requires_grad=True)
+        >>> optimizer, scaler = train.SGD([w], 0.1), train.GradScaler()
+        >>> scaler.unscale_(optimizer)
+        >>> scaler.forget()
+        >>> scaler.unscale_(optimizer)
+        """
+        self._unscaled.clear()
+        with calor.no_grad():
+            for held in (self.overflowed, self.overflows):
+                assign(held, calor.zeros_like(held))
+
     def get_scale(self) -> float:
         """Return the scale, which is read back from the device.
 
