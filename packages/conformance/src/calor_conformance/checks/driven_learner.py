@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import calor
 from calor.dtypes import bfloat16, float16
@@ -23,7 +23,9 @@ from .training import PACKAGE
 CONTRACT: Final = "after an error a learner trains as one that never failed"
 _EVENTS: Final = ("on_fit_begin", "on_epoch_begin", "on_step_end", "on_evaluate_begin",
                   "on_evaluate_step", "on_evaluate_end", "on_epoch_end")  # fmt: skip
-_PLACES: Final = ("forward", "loss", "metric", "optimizer", "schedule", "data", "valid", *_EVENTS)
+# Within a step most is left undone.
+_PLACES: Final = ("forward", "loss", "metric", *["optimizer"] * 6, "schedule", "data", "valid",
+                  *_EVENTS)  # fmt: skip
 
 
 class _PartError(Exception):
@@ -64,10 +66,17 @@ class _Whole:
             return calor.mean(calor.abs(y - t))
 
         class Recorder(package.Callback):  # type: ignore[misc, name-defined]
-            """Falls into the trap at each event."""
+            """Notes where the learner is at each event, and may fall into the trap."""
+
+            noted: ClassVar[list[Any]] = []
+
+            def note(self, learner: Any, name: str) -> None:
+                self.noted.append((name, learner.epoch, learner.steps, learner.batch,
+                                   learner.samples, learner.last_loss))  # fmt: skip
+                trap(name)
 
         for name in _EVENTS:
-            setattr(Recorder, name, lambda self, learner, name=name: trap(name))
+            setattr(Recorder, name, lambda self, learner, name=name: self.note(learner, name))
 
         class Optimizer(getattr(package, kind)):  # type: ignore[misc]
             def step(self) -> None:
@@ -79,7 +88,7 @@ class _Whole:
                 trap("schedule")
                 super().step()
 
-        self.trap, self.arrays = trap, arrays
+        self.trap, self.arrays, self.noted = trap, arrays, Recorder.noted
         self.model = Model(2, 1)
         self.optimizer = Optimizer(self.model, 0.25)
         self.schedule = Scheduler(self.optimizer, lr=package.Exponential(0.9))
@@ -102,6 +111,7 @@ class _Whole:
         return Batches()
 
     def fit(self, epochs: int, valid: bool) -> Any:
+        self.noted.clear()
         return self.learner.fit(
             self.batches("data"), self.batches("valid") if valid else None, epochs=epochs
         )
@@ -122,6 +132,7 @@ class _Whole:
         return {
             "the history": rows, "the scale": scale, "the rate": float(self.optimizer.lr),
             "the progress": (learner.epoch, learner.steps, learner.batch, learner.samples),
+            "the events": list(self.noted),
             "the end": (learner.completed, learner.stop_reason, learner.phase),
             **{n: p.detach().numpy().tolist() for n, p in self.model.named_parameters()},
         }  # fmt: skip
@@ -131,18 +142,18 @@ class _Learner(Driven):
     """A learner that fails, beside fresh ones that do not."""
 
     events = 6
-    histories = 7
+    histories = 10
 
     def build(self) -> None:
         dtypes = self.place.plain.info.dtypes
         low = [d.name for d in (float16, bfloat16) if dtypes.get(d)]
         self.how: dict[str, Any] = {
             "accumulate": self.one(1, 2, 3), "clip_norm": self.one(None, 0.5),
-            "precision": self.one("float32", *low), "jit": self.rng.random() < 0.2,
+            "precision": self.one("float32", *low), "jit": self.rng.random() < 0.1,
             "schedule_every": self.one("step", "epoch"),
         }  # fmt: skip
         self.kind = self.one("SGD", "Adam")
-        self.arrays = [self.numbers(int(n), 3) for n in self.rng.integers(1, 4, 4)]
+        self.arrays = [self.numbers(int(n), 3, scale=4) for n in self.rng.integers(1, 4, 4)]
         self.trap = _Trap()
         self.whole = _Whole(self.trap, self.how, self.kind, self.arrays)
         self.found: dict[str, Any] = {}

@@ -174,6 +174,7 @@ class _Gradients(Driven):
     """Gradients of parameters of several dtypes, added up and clipped."""
 
     events = 14
+    histories = 16
 
     def build(self) -> None:
         low = [d for d in (float16, bfloat16) if self.place.plain.info.dtypes.get(d)]

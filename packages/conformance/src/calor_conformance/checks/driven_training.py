@@ -142,12 +142,13 @@ class _Scales(Driven):
     """A scaler of losses for three optimizers."""
 
     events = 24
+    histories = 10
 
     def build(self) -> None:
         package = _package()
         self.how: dict[str, Any] = {
             "growth_factor": self.one(1.5, 2.0, 2.0**30), "backoff_factor": self.one(0.25, 0.5),
-            "growth_interval": self.one(1, 1, 2, 3),
+            "growth_interval": self.one(1, 2, 3),
         }  # fmt: skip
         self.scale = np.float32(2.0 ** self.rng.integers(-40, 120))
         self.made = package.GradScaler(float(self.scale), **self.how)
