@@ -7,7 +7,6 @@ pyproject.toml is checked, built and installed by every session without a change
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -45,26 +44,37 @@ def group(*names: str) -> list[str]:
     return list(nox.project.dependency_groups(groups, *names))
 
 
-def with_extras(project: Path, name: str) -> str:
-    """`name` with those extras of the project that bring third-party packages."""
+def with_extras(project: Path, name: str, without: frozenset[str] = frozenset()) -> str:
+    """`name` with those extras of the project that bring third-party packages.
+
+    Extras that bring one of ``without`` are left out.
+    """
     siblings = {name_of(other) for other in PROJECTS}
     extras = [
         extra
         for extra, requirements in settings(project).get("optional-dependencies", {}).items()
-        if not {Requirement(text).name for text in requirements} <= siblings
+        if not (names := {Requirement(text).name for text in requirements}) <= siblings
         and extra not in DRIVERS
+        and not names & without
     ]
     return f"{name}[{','.join(extras)}]" if extras else name
 
 
 def install_projects(
-    session: nox.Session, *more: str, extras: bool = True, projects: Iterable[Path] = PROJECTS
+    session: nox.Session, *more: str, extras: bool = True, without: frozenset[str] = frozenset()
 ) -> None:
-    """Install projects in place, all in one step, so that siblings are found on disk."""
+    """Install every project in place, all in one step, so that siblings are found on disk.
+
+    Projects and extras that bring one of ``without`` are left out.
+    """
     editable = [
         argument
-        for project in projects
-        for argument in ("-e", with_extras(project, f"./{project}") if extras else f"./{project}")
+        for project in PROJECTS
+        if name_of(project) not in without
+        for argument in (
+            "-e",
+            with_extras(project, f"./{project}", without) if extras else f"./{project}",
+        )
     ]
     session.install(*editable, *more)
 
