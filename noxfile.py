@@ -56,8 +56,8 @@ HOST_SHIM = "./integration-tests/host_shim"
 # What has no builds without the global lock, and projects that require llvmlite, PyOpenCL or CFFI.
 LEFT_OUT = {
     "3.13t": frozenset((
-        "calor-cpu", "calor-onnx", "calor-opencl", "calor-wgpu", "grimp", "isal", "onnx", "safetensors",
-        "zstandard",
+        "calor-cpu", "calor-onnx", "calor-opencl", "calor-wgpu", "grimp", "isal", "onnx",
+        "safetensors", "zstandard",
     )),
     "3.14t": frozenset(("safetensors",)),
 }  # fmt: skip
