@@ -33,6 +33,7 @@ from .checks import (
     casts_there_and_back,
     chains_of_moves,
     changed_between_passes,
+    changed_quotas,
     changed_settings,
     changed_weights,
     collected_gradients,
@@ -442,6 +443,7 @@ def _contracts() -> Iterator[Check]:
     yield from figures_of_servers.figures_of_servers()
     yield from contracts_of_devices.contracts_of_devices()
     yield from operated_servers.operated_servers()
+    yield from changed_quotas.changed_quotas()
     yield from planned_placements.planned_placements()
     yield from measured_speeds.measured_speeds()
     yield from factored_systems.factored_systems()
