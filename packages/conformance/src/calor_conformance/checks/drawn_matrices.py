@@ -314,7 +314,9 @@ def _tolerances(linalg: Any, d: _Drawn) -> None:
     k = min(m, n)
     default = max(m, n) * d.eps
     way = str(d.rng.choice(("default", "rtol", "atol", "both")))
-    rtol, atol = float(d.rng.choice((0.25, 1e-3))), float(d.rng.choice((0.25, 1e-3))) * d.scale
+    # One that is given may be less than the default, which must not count then.
+    rtol, share = (float(v) for v in d.rng.choice((0.25, 1e-3, default / 4), 2))
+    atol = share * d.scale
     options: dict[str, Any] = {"rtol": rtol} if way in ("rtol", "both") else {}
     options |= {"atol": atol} if way in ("atol", "both") else {}
     share = {"default": default, "rtol": rtol, "atol": atol / d.scale}.get(
