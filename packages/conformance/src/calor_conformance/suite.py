@@ -88,6 +88,7 @@ from .checks import (
     errors,
     evaluated_modules,
     examples_of_onnx,
+    explained_arguments,
     exported_models,
     exported_programs,
     extreme_points,
@@ -228,6 +229,7 @@ from .checks import (
     weight_files,
     where_state_lives,
     whole_derivatives,
+    writes_at_once,
     wrong_uses,
 )
 from .checks.base import TIERS, Check
@@ -410,6 +412,7 @@ def _contracts() -> Iterator[Check]:
     yield from mirror_images.mirror_images()
     yield from real_bins.real_bins()
     yield from jit_states.jit_states()
+    yield from explained_arguments.explained_arguments()
     yield from reached_states.reached_states()
     yield from mapped_states.mapped_states()
     yield from jitted_calls.jitted_calls()
@@ -417,6 +420,7 @@ def _contracts() -> Iterator[Check]:
     yield from bound_histories.bound_histories()
     yield from wrong_uses.wrong_uses()
     yield from persistence.kept_values()
+    yield from writes_at_once.writes_at_once()
     yield from autocasting.autocasting()
     yield from drawn_networks.networks()
     yield from branches_on_sizes.branches_on_sizes()
