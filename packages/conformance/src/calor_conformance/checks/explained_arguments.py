@@ -53,7 +53,7 @@ def _sorted(x: Any, w: Any) -> Any:
 _PROGRAMS: Final = (_rows, _summed, _sorted)
 
 
-def _ways(program: Callable[[Any, Any], Any], x: Any, w: Any) -> dict[str, Way]:
+def _ways(program: Callable[..., Any], x: Any, w: Any) -> dict[str, Way]:
     held = _Holder(w)
     return {
         "by position": (program, [x, w], {}),
