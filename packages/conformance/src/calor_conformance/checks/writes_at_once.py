@@ -72,8 +72,8 @@ def _held(value: Any, target: Path) -> Iterator[_Held]:
     """Begin to write a file, up to where it is on the disk."""
     held, flushed = _Held(value, target), os.fsync
 
-    def waiting(number: Any) -> None:
-        flushed(number)
+    def waiting(fd: Any) -> None:
+        flushed(fd)
         if threading.current_thread() is held.thread:
             held.stand()
 
