@@ -275,6 +275,11 @@ def drawn_schedules(package: Any, rng: Rng) -> dict[str, tuple[Any, Meaning]]:
         "OneCycleMomentum": (
             p.OneCycleMomentum(n, share, kind, 0.8, 0.9),
             lambda t, base: _cycle(min(t, n - 1), n, share, (0.9, 0.8, 0.9), kind)),
+        "AnnealTo": (p.AnnealTo(0.3, n, "linear"),
+                     lambda t, base: base + (0.3 - base) * min(t / n, 1)),
+        "AnnealTo by a cosine": (p.AnnealTo(0.3, n, "cos"),
+                                 lambda t, base: _half_cosine(min(t / n, 1), base, 0.3)),
+        "AnnealTo at once": (p.AnnealTo(0.3, 0), lambda t, base: 0.3),
         "Chained": (p.Chained(p.LinearWarmup(warm), p.StepDecay(size, gamma)),
                     lambda t, base: base * min((t + 1) / warm, 1) * gamma ** (t // size)),
         "Joined": (p.Joined([p.Constant(0.1), p.Exponential(gamma), p.Constant(2.0)], marks[:2]),
