@@ -12,6 +12,7 @@ import pytest
 import calor
 from calor_conformance.checks.base import Check
 from calor_conformance.checks.driven_averages import driven_averages
+from calor_conformance.checks.driven_callbacks import driven_callbacks
 from calor_conformance.checks.driven_hooks import driven_hooks
 from calor_conformance.checks.driven_layers import driven_layers
 from calor_conformance.checks.driven_learner import driven_learner
@@ -21,6 +22,7 @@ from calor_nn.cache import KVCache
 from calor_nn.hooks import HookHandle
 from calor_nn.running_norm import _RunningNorm
 from calor_train import averaged_model, averaging
+from calor_train.callbacks import EarlyStopping
 from calor_train.data.loader import DataLoader
 from calor_train.metrics import Metric
 from calor_train.scaling import GradScaler
@@ -31,6 +33,7 @@ ALL: dict[str, Check] = {
     c.name.partition("driven-")[2]: c
     for make in (
         driven_averages,
+        driven_callbacks,
         driven_hooks,
         driven_layers,
         driven_learner,
@@ -62,6 +65,10 @@ def _kept_sums(self: Any) -> None:
     """Forget no sums."""
 
 
+def _kept_before(self: Any, learner: Any) -> None:
+    """Forget nothing of the run before."""
+
+
 def _all_of_a_function(self: Any) -> None:
     self.module._hooks = tuple(
         h for h in self.module._hooks if h.function is not self.hook.function
@@ -87,6 +94,7 @@ def _same_passes(self: Any, state: Any) -> None:
         ("metrics", Metric, "reset", _kept_sums),
         ("hooks", HookHandle, "remove", _all_of_a_function),
         ("schedules", Scheduler, "load_state_dict", _no_new_values),
+        ("callbacks", EarlyStopping, "on_fit_begin", _kept_before),
         ("learner", GradScaler, "forget", _kept_sums),
         ("passes", DataLoader, "load_state_dict", _same_passes),
     ],

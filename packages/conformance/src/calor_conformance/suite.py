@@ -75,6 +75,7 @@ from .checks import (
     drawn_views,
     drawn_weights,
     driven_averages,
+    driven_callbacks,
     driven_hooks,
     driven_layers,
     driven_learner,
@@ -479,6 +480,7 @@ def _contracts() -> Iterator[Check]:
     yield from lent_models.lent_models()
     yield from drawn_supplies.drawn_supplies()
     yield from driven_averages.driven_averages()
+    yield from driven_callbacks.driven_callbacks()
     yield from driven_hooks.driven_hooks()
     yield from driven_layers.driven_layers()
     yield from driven_learner.driven_learner()

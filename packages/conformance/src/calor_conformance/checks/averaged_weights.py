@@ -178,7 +178,7 @@ def _statistics(rng: Rng) -> None:
     assert norm.momentum == momentum, f"momentum {norm.momentum}, not {momentum}"
 
 
-class _Plateau:
+class Plateau:
     """A rate that falls when a number stops improving, in Python."""
 
     def __init__(self, how: dict[str, Any], rates: list[float]) -> None:
@@ -223,7 +223,7 @@ def _plateau(rng: Rng) -> None:
         "threshold_mode": ("rel", "abs")[coin(rng)], "cooldown": int(rng.integers(0, 3)),
         "min_lr": least, "eps": float(rng.choice((1e-8, 0.2))),
     }  # fmt: skip
-    made, model = train.ReduceLROnPlateau(optimizer, **how), _Plateau(how, rates)
+    made, model = train.ReduceLROnPlateau(optimizer, **how), Plateau(how, rates)
     values: list[float] = []
     start = float(rng.choice((2.0, 7.0, -3.0, 0.0)))
     for _ in range(4 * _TURNS):
