@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import signal
 import sys
+import sysconfig
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -24,6 +25,10 @@ from calor_kernel.device.buffers import KernelBuffer, ShadowedBuffer
 from calor_kernel.runtime.profile import profile
 
 OFTEN = 40
+
+pytestmark = pytest.mark.skipif(
+    bool(sysconfig.get_config_var("Py_GIL_DISABLED")), reason="a Python with the global lock"
+)
 
 
 @pytest.fixture(autouse=True)

@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import sys
+import sysconfig
 
 import pytest
 
@@ -53,7 +54,10 @@ def kept(told: str, **variables: str) -> tuple[str, int]:
     return said, int(mebibytes)
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="is about the GNU allocator")
+@pytest.mark.skipif(
+    platform.libc_ver()[0] != "glibc" or bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
+    reason="is about the GNU allocator",
+)
 def test_blocks_that_were_freed_are_the_systems() -> None:
     said, mebibytes = kept("yes")
     assert said == "True"
