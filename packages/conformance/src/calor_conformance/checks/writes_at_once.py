@@ -86,6 +86,8 @@ def _held(value: Any, target: Path) -> Iterator[_Held]:
     finally:
         os.fsync = flushed
         held.go.set()
+        # Its folder is removed next.
+        held.thread.join(_PATIENCE)
 
 
 def _age(path: Path) -> None:
