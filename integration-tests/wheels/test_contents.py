@@ -31,7 +31,7 @@ PROJECTS = sorted(
 # against signatures and ranges 6 kB, containers that are looked at each call, lists of tensors
 # and running sums 3 kB, and numbers that traces hold, kinds of arguments and states behind failures
 # 6 kB.
-CORE_WHEEL_LIMIT = 561_000
+CORE_WHEEL_LIMIT = 563_000
 
 each_project = pytest.mark.parametrize("project", PROJECTS, ids=lambda path: str(path.name))
 
