@@ -169,9 +169,7 @@ def add_fold(problem: Correlation, lines: Bound, steps: Steps, info: DeviceInfo)
         groups=groups.size,
         channels=channels.size,
         block=block,
-        axes=[
-            SeenAxis(a.count, a.terms, a.result, a.summed, a.start, a.divide, a.size) for a in axes
-        ],
+        axes=seen_axes(axes),
         lanes=lanes,
         accumulate=accumulate,
         alone=all(axis.terms == 1 for axis in axes),
