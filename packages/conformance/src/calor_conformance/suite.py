@@ -11,6 +11,7 @@ from pathlib import Path
 
 from .checks import (
     advice,
+    aliased_tensors,
     alike_plans,
     alike_values,
     announced,
@@ -415,6 +416,7 @@ def _contracts() -> Iterator[Check]:
     yield from jit_states.jit_states()
     yield from explained_arguments.explained_arguments()
     yield from reached_states.reached_states()
+    yield from aliased_tensors.aliased_tensors()
     yield from mapped_states.mapped_states()
     yield from jitted_calls.jitted_calls()
     yield from jitted_steps.jitted_steps()

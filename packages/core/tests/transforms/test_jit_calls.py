@@ -12,6 +12,7 @@ import pytest
 import calor
 from calor.config import config
 from calor.errors import TraceError
+from calor.transforms.state import Stateful
 
 
 def tensor(*values: float) -> Any:
@@ -362,3 +363,48 @@ def test_what_a_write_to_a_view_does_is_that_of_the_call(bound: bool) -> None:
     with calor.shared_views():
         assert step(x)[0].tolist() == [1.0, 1.0]
     assert "writes to views were shared and are warn" in jitted.explain()
+
+
+@pytest.mark.parametrize("bound", [False, True])
+def test_an_argument_that_is_also_the_state_it_changes(bound: bool) -> None:
+    a = calor.asarray([1.0, 2.0])
+
+    def f(b: Any) -> Any:
+        nonlocal a
+        a += 1
+        return b * 2 + a
+
+    g = calor.jit(f)
+    call = g.bind(a) if bound else functools.partial(g, a)
+    assert [call().tolist() for _ in range(3)] == [[6.0, 9.0], [9.0, 12.0], [12.0, 15.0]]
+    assert a.tolist() == [4.0, 5.0]
+    assert g(calor.asarray([0.0, 1.0])).tolist() == [5.0, 8.0]
+
+
+def test_an_argument_that_it_changes_and_that_it_reads_as_state() -> None:
+    a = calor.asarray([1.0, 2.0])
+
+    def f(b: Any) -> Any:
+        b += 1
+        return b * 2 + a
+
+    g = calor.jit(f)
+    other = calor.asarray([1.0, 2.0])
+    assert [g(t).tolist() for t in (other, a)] == [[5.0, 8.0], [6.0, 9.0]]
+
+
+def test_an_object_that_comes_to_hold_what_the_function_captures() -> None:
+    a = calor.asarray([1.0, 2.0])
+
+    class Holder(Stateful):
+        def __init__(self, tensor: Any) -> None:
+            self.tensor = tensor
+
+    def f(holder: Any) -> Any:
+        nonlocal a
+        a += 1
+        return holder.tensor * 2 + a
+
+    g = calor.jit(f)
+    assert g(Holder(calor.asarray([1.0, 2.0]))).tolist() == [4.0, 7.0]
+    assert g(Holder(a)).tolist() == [9.0, 12.0]

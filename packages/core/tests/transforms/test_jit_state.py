@@ -359,8 +359,8 @@ class TestMemory:
             p += 1
             return x + p
 
-        assert step(p).tolist() == [1.0] * 3
-        assert step(p).tolist() == [3.0] * 3
+        assert step(p).tolist() == [2.0] * 3
+        assert step(p).tolist() == [4.0] * 3
         assert p.tolist() == [2.0] * 3
 
     def test_state_that_is_also_returned(self) -> None:

@@ -12,6 +12,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, Final
 
 import numpy as np
@@ -24,7 +25,7 @@ from .base import Check, Place
 from .user_programs import of_user
 
 CONTRACT: Final = "a compiled function finds its state wherever Python lets it have it from"
-_DRAWN, _CALLS = 14, 4
+_DRAWN, _CALLS = 20, 4
 Rng = np.random.Generator
 Function = Callable[[Any], Any]
 
@@ -92,6 +93,47 @@ def _bound_by_name(machine: _Machine) -> Function:
     return partial(made, m=machine)
 
 
+class _User:
+    """An object without state that keeps one which has it, and a method of it."""
+
+    def __init__(self, machine: _Machine) -> None:
+        self.machines = [machine]
+
+    @property
+    def machine(self) -> _Machine:
+        return self.machines[0]
+
+    def run(self, x: Any) -> Any:
+        return self.machine.step(x)
+
+    def __call__(self, x: Any) -> Any:
+        return self.run(x)
+
+
+def _listed(machine: _Machine) -> Function:
+    held = [0, (machine,)]
+    return lambda x: held[1][0].step(x)  # type: ignore[index]
+
+
+def _by_key(machine: _Machine) -> Function:
+    held = {"machine": machine}
+    return lambda x: held["machine"].step(x)
+
+
+def _attribute(machine: _Machine) -> Function:
+    held = SimpleNamespace(inner=SimpleNamespace(machine=machine))
+    return lambda x: held.inner.machine.step(x)
+
+
+def _method_of_a_user(machine: _Machine) -> Function:
+    return _User(machine).run
+
+
+def _user(machine: _Machine) -> Function:
+    user = _User(machine)
+    return lambda x: user(x)
+
+
 # Where a function has another function from.
 
 
@@ -127,7 +169,10 @@ def _decorated(function: Function) -> Function:
     return made
 
 
-_FIRST: Final = (_method, _closure, _default, _keyword, _global, _bound_first, _bound_by_name)
+_FIRST: Final = (
+    _method, _closure, _default, _keyword, _global, _bound_first, _bound_by_name, _listed, _by_key,
+    _attribute, _method_of_a_user, _user,
+)  # fmt: skip
 _BEHIND: Final = (_in_closure, _in_default, _in_partial, _in_jitted, _in_global, _decorated)
 
 

@@ -13,7 +13,6 @@ import weakref
 from collections.abc import Sequence
 from typing import Any, Final
 
-from calor.errors import TraceError
 from calor.recording.records import Custom, Leaf, Projection
 from calor.tensor.tensor import wrap
 from calor.tensor.values import Handle
@@ -79,17 +78,6 @@ class Sinks:
         """Return the changed gradients that belong to captured tensors."""
         ids = set(map(id, self.handles))
         return [(h, g) for h, g in changed if id(h) not in ids]
-
-
-def check_apart(name: str, tensors: Sequence[Any], owners: Sequence[Any]) -> None:
-    """Raise when a tensor that takes a gradient as an argument takes one from outside as well."""
-    ids = set(map(id, owners))
-    for i, t in enumerate(tensors):
-        if id(t) in ids:
-            raise TraceError(
-                f"{name} also captures tensor {i} of its arguments, and the gradients of both "
-                f"would set .grad; use the argument only, or calor.value_and_grad"
-            )
 
 
 def store(tensors: Sequence[Any], writes: Sequence[tuple[int, Any]], kinds: Sequence[int]) -> None:

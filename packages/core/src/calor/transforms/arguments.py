@@ -184,9 +184,13 @@ class Arguments:
         return unpack
 
     def rebuild(
-        self, tensors: Sequence[Any], numbers: Sequence[Any]
+        self,
+        tensors: Sequence[Any],
+        numbers: Sequence[Any],
+        objects: Sequence[Stateful] | None = None,
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return (args, kwargs) with the tensor and number leaves replaced."""
+        """Return (args, kwargs) with tensors and numbers replaced, and objects if given."""
+        objects = self.objects if objects is None else objects
 
         def made(node: Any) -> Any:
             kind = node[0]
@@ -195,7 +199,7 @@ class Arguments:
             if kind == "number":
                 return numbers[node[1]]
             if kind == "object":
-                return self.objects[node[1]]
+                return objects[node[1]]
             if kind == "static":
                 return node[1]
             if kind == "tree":

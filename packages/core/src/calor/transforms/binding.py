@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -59,6 +59,7 @@ class Binding:
         "members",
         "objects",
         "owners",
+        "touched",
         "traced",
         "turn",
         "values",
@@ -96,11 +97,26 @@ class Binding:
         self.into: list[Any] = []
         self.exports = -1
         self.turn: Turn | None = None
+        self.touched = self._touched()
 
     def _handle(self, kind: str, i: int, held: list[tuple[str, Any, Any, Any]]) -> Any:
         if kind == "held":
             return held[i][3]
         return self.owners[i]._grad if kind == "grad" else self.traced.captures[i]
+
+    def _touched(self) -> frozenset[int]:
+        """Return the identities of tensors that must not be arguments as well.
+
+        Those are the ones that a call changes, and all where it changes its arguments.
+        """
+        traced = self.traced
+        if traced.argument_writes or traced.argument_grads:
+            tensors = [*self.handles]
+        else:
+            tensors = [self.handles[i] for i, _ in traced.state_writes]
+        owners = [self.owners[i] for i, _ in traced.grad_writes]
+        tensors += [*owners, *(owner._grad for owner in owners)]
+        return frozenset(id(t) for t in tensors if t is not None)
 
     def changed(self, tops: list[Stateful]) -> Iterator[Any]:
         """Yield what a call changes: captured tensors, and objects (by leaf, in ``tops``)."""
@@ -146,6 +162,7 @@ class Binding:
         for n, (kind, i) in enumerate(self.traced.places):
             if kind == "grad":
                 self.handles[n] = self.owners[i]._grad
+        self.touched = self._touched()
         self.grad_ids = ids
         return True
 
@@ -229,13 +246,17 @@ class Bindings:
 
     def __init__(self, traced: Traced, device: Device, function: Any) -> None:
         # Weakly, for it holds its programs.
-        self.function = weakref.ref(function)
+        self.function: Callable[[], Any] = weakref.ref(function)
         self.traced = traced
         self.device = device
         self.made: list[Binding] = []
         # Which of the handles required gradients in the trace, and which tensors of the state were
         # one tensor (tied weights); set by the first binding.
         self.requires: list[bool] | None = None
+        # What the function reads that it also has beside the objects: of other objects' tensors
+        # none is this one.
+        ids = set(map(id, function.reached))
+        self.reached = [h for h in traced.captures if id(h) in ids]
         self.tied: list[int] | None = None
 
     def find(self, objects: list[Stateful]) -> Binding | None:
@@ -270,7 +291,7 @@ class Bindings:
         handles = binding.handles
         if not all(isinstance(h, Handle) for h in handles):
             return None
-        alike = _requires(handles), _tied([leaf for *_, leaf in held])
+        alike = _requires(handles), _tied([*(leaf for *_, leaf in held), *self.reached])
         if self.requires is None:
             self.requires, self.tied = alike
         elif alike != (self.requires, self.tied):

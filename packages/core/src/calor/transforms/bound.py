@@ -111,6 +111,10 @@ class Bound:
         self._add_route(args, kwargs)
         return made
 
+    def hidden_parts(self) -> tuple[Any, ...]:
+        """Return what a function that calls this one reaches through it."""
+        return (self.jitted, *self.args)
+
     def forget(self) -> None:
         """Forget the ways to programs, which were replaced."""
         self.routes, self.quick, self.compile, self.until = [], None, None, 0
@@ -123,7 +127,7 @@ class Bound:
             return
         program = self.jitted.programs[0]
         if program.changes_arguments or any(known is program for *_, known in self.routes):
-            # Where arguments change, two that are one tensor take another way.
+            # A route holds the values of its arguments, which then cannot be changed in place.
             return
         if program.arguments.unpack((*self.args, *args), dict(kwargs)) is None:
             return

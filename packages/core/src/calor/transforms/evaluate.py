@@ -12,7 +12,7 @@ from calor.local import local
 from calor.recording.trace import materialize
 from calor.tensor.values import Handle
 from calor.transforms.arguments import Arguments
-from calor.transforms.jit import hidden_state
+from calor.transforms.hidden import hidden
 from calor.transforms.traced import traced
 
 
@@ -84,4 +84,4 @@ def trace(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Graph:
         (t._value.device for t in arguments.tensors if isinstance(t, Handle)), current_device()
     )
     name = getattr(function, "__name__", "function")
-    return traced(function, name, arguments, hidden_state(function), device).graph
+    return traced(function, name, arguments, hidden(function)[0], device).graph

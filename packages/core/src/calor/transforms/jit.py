@@ -20,6 +20,7 @@ from calor.tensor.values import Handle
 from calor.transforms.arguments import Arguments, Unpack, as_tensors
 from calor.transforms.bound import Bound
 from calor.transforms.families import Families, asked
+from calor.transforms.hidden import hidden
 from calor.transforms.program import MISS, Program
 from calor.transforms.state import JITTED_METHODS, Stateful, named_leaves
 from calor.units import bytes_of
@@ -56,6 +57,7 @@ class Jitted:
         self.reasons: list[str] = []
         self.trace_count = 0
         self.roots: list[Stateful] = []
+        self.reached: list[Handle] = []
         # What programs of several sizes share, where the caller of the function keeps it.
         self.families: Families | None = None
         # Else by structures of arguments: what unpacks these, and ranks, dtypes and settings.
@@ -74,8 +76,6 @@ class Jitted:
             tensors, numbers, objects = found
             if arguments.arrays:
                 tensors = as_tensors(tensors, program.device)
-            if program.changes_arguments and _repeated(tensors):
-                return self.function(*args, **kwargs)
             result = program.run(tensors, numbers, objects)
             if result is not MISS:
                 if program is not programs[0]:
@@ -121,8 +121,6 @@ class Jitted:
                 if new:
                     self._count(program)
                 self._put_first(program)
-                if program.changes_arguments and _repeated(arguments.tensors):
-                    return self.function(*args, **kwargs)
                 result = program.run(arguments.tensors, arguments.numbers, arguments.objects)
         assert result is not MISS, f"{self.name}: a new trace does not fit its own arguments"
         return result
@@ -169,8 +167,12 @@ class Jitted:
     ) -> tuple[Arguments, Device]:
         arguments = Arguments(args, dict(kwargs), self.static)
         # Looked up now: what the function names may have been made after it was decorated.
-        self.roots = hidden_state(self.function)
+        self.roots, self.reached = hidden(self.function)
         return arguments, self._device(arguments)
+
+    def hidden_parts(self) -> tuple[Any, ...]:
+        """Return what a function that calls this one reaches through it."""
+        return (self.function,)
 
     def device_of(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Device:
         """Return the device of a call with these arguments."""
@@ -405,62 +407,3 @@ def _static(
         if parameter.kind in by_position and (place in found or parameter.name in found):
             found |= {place, parameter.name}
     return frozenset(found)
-
-
-def hidden_state(function: Callable[..., Any]) -> list[Stateful]:
-    """Return the Stateful objects that a function reaches without arguments.
-
-    These are its own ``self``, its closure's cells, what its parameters are by default, and the
-    globals that its code names.
-    """
-    found: dict[int, Stateful] = {}
-
-    def visit(value: Any, depth: int) -> None:
-        if isinstance(value, Stateful):
-            found[id(value)] = value
-            return
-        if isinstance(value, Bound):
-            for part in (value.jitted, *value.args):
-                visit(part, depth)
-        while isinstance(value, Jitted):
-            value = value.function
-        if isinstance(value, types.MethodType):
-            visit(value.__self__, depth)
-            value = value.__func__
-        if isinstance(value, functools.partial):
-            for part in (value.func, *value.args, *value.keywords.values()):
-                visit(part, depth)
-        if not isinstance(value, types.FunctionType) or depth > 3:
-            return
-        for cell in value.__closure__ or ():
-            try:
-                visit(cell.cell_contents, depth + 1)
-            except ValueError:
-                continue
-        for default in (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()):
-            visit(default, depth + 1)
-        for code_name in _names(value.__code__):
-            named = value.__globals__.get(code_name)
-            if isinstance(named, Stateful | types.FunctionType) and (
-                isinstance(named, Stateful) or named.__module__ == value.__module__
-            ):
-                visit(named, depth + 1)
-
-    visit(function, 0)
-    return list(found.values())
-
-
-def _names(code: types.CodeType) -> set[str]:
-    names = set(code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            names |= _names(constant)
-    return names
-
-
-def _repeated(tensors: list[Any]) -> bool:
-    """Return whether one tensor is given twice; changes of the two in place meet each other.
-
-    The trace takes them for two, so such a call runs op by op.
-    """
-    return len(set(map(id, tensors))) != len(tensors)

@@ -24,7 +24,7 @@ from calor.recording.tracing import tracing
 from calor.specs import Spec
 from calor.tensor.tensor import Tensor, wrap
 from calor.tensor.values import Handle, Value, ready
-from calor.transforms.argument_gradients import check_apart, kinds, present, store
+from calor.transforms.argument_gradients import kinds, present, store
 from calor.transforms.arguments import Arguments
 from calor.transforms.binding import Binding, Bindings
 from calor.transforms.flows import flows
@@ -62,6 +62,7 @@ class JittedFunction(Protocol):
     static: frozenset[int | str]
     memory_limit: int | None
     roots: list[Stateful]
+    reached: list[Handle]
     programs: list[Program]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -106,6 +107,8 @@ class Program:
         self.traced: Traced = traced
         self.sites = traced.sites
         self.bindings = Bindings(traced, device, jitted)
+        # Now, as which tensors are one is that of the trace; the first call may run op by op.
+        self.bindings.find(arguments.objects)
         self.specs = traced.specs
         # How arguments take gradients, where the function depends on it: where it calls backward().
         self.argument_kinds = traced.argument_kinds
@@ -230,6 +233,8 @@ class Program:
             return MISS
         if local.floating is not self.floating or local.views is not self.views:
             return MISS
+        if self.changes_arguments and len(set(map(id, tensors))) != len(tensors):
+            return self._op_by_op(tensors, numbers, objects)
         made = self.bindings.made
         binding: Any = made[0] if made else None
         if (
@@ -260,7 +265,7 @@ class Program:
             if dynamic:
                 dynamic = [get(owner, key) for owner, key in dynamic]
                 free = free and Tensor not in map(type, dynamic)
-            if free:
+            if free and (self.stateless or binding.touched.isdisjoint(map(id, tensors))):
                 if numbers:
                     buffers += numbers
                 if dynamic:
@@ -277,10 +282,20 @@ class Program:
         finally:
             if turn is not None:
                 turn.release()
+        if free:
+            return self._op_by_op(tensors, numbers, objects)
         # Another thread traces with this state, which holds stand-ins until it is done.
         with tracing:
             pass
         return self.enter(recorded, tensors, numbers, objects, buffers)
+
+    def _op_by_op(self, tensors: list[Any], numbers: list[Any], objects: list[Stateful]) -> Any:
+        """Run the function where what it changes is an argument, or state, beside it as well.
+
+        The trace takes one tensor for two, and so would not see what it changes itself.
+        """
+        args, kwargs = self.arguments.rebuild(tensors, numbers, objects)
+        return self.bindings.function().function(*args, **kwargs)
 
     def _differentiable(self, tensors: list[Any], binding: Binding, buffers: list[Any]) -> Any:
         """Execute, and give a record to the results that depend on an input with one.
@@ -343,8 +358,6 @@ class Program:
 
     def finish(self, tensors: list[Any], binding: Binding, buffers: list[Any]) -> Any:
         """Execute, store what the program changes, and return its results."""
-        if self.traced.argument_grads:
-            check_apart(self.name, tensors, binding.owners)
         if opened.journals or opened.watching:
             # What is remembered has another owner, and so is not written in place below.
             for i, _ in self.traced.state_writes:

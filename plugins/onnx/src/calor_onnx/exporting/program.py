@@ -29,7 +29,7 @@ from calor.recording.tracing import watchers
 from calor.specs import Spec
 from calor.tensor.tensor import wrap
 from calor.transforms.arguments import Arguments
-from calor.transforms.jit import hidden_state
+from calor.transforms.hidden import hidden
 from calor.transforms.state import named_leaves
 from calor.transforms.traced import Traced, get, traced
 from calor_onnx.exporting.errors import ExportError
@@ -234,7 +234,7 @@ def trace(function: Callable[..., Any], args: tuple[Any, ...], dynamic: Dynamic)
                     made,
                     name,
                     arguments,
-                    hidden_state(function),
+                    hidden(function)[0],
                     device,
                     simple=not samples.symbols,
                 )
