@@ -50,6 +50,28 @@ def test_a_profile_shows_the_work_there(server: LocalServer, name: str) -> None:
             calor.profile(device).__enter__()
 
 
+@pytest.mark.parametrize("name", ["numpy", "cpu"])
+def test_clients_profile_one_device_at_once(server: LocalServer, name: str) -> None:
+    device = calor.device(f"{server.address}/{name}")
+    other, index = RemoteBackend(server.address), ["numpy", "cpu"].index(name)
+    events: list[Any] = []
+    with calor.device(device):
+        x = calor.asarray([1.0, 2.0])
+        there = other.compile(index, calor.trace(calor.tanh, x))
+        given = other.upload(index, np.array([1.0, 2.0], np.float32))
+        with calor.profile(device) as profile:
+            with other.profiling(index, events.extend):
+                for _ in range(3):
+                    there([given])
+                    other.synchronize(index)
+                    calor.eval(calor.sinh(x))
+            there([given])
+            calor.eval(calor.cosh(x))
+        assert [e.op for e in profile.events] == ["sinh"] * 3 + ["cosh"]
+        assert [e.op for e in events] == ["tanh"] * 3
+    other.close()
+
+
 def test_clients_see_their_own_work(server: LocalServer) -> None:
     device = calor.device(f"{server.address}/numpy")
     other = RemoteBackend(server.address)

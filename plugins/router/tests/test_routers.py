@@ -495,6 +495,16 @@ def test_control_flow_takes_numbers_of_the_host(limits: tuple[int, ...]) -> None
             assert np.array_equal(made.numpy(), np.eye(3) * 2 ** (4 - start))
 
 
+def test_memory_of_two_names_is_counted_once() -> None:
+    with calor.device("router:numpy,strict:numpy") as device:
+        x = calor.ones((1000,)) + 1
+        calor.eval(x)
+        alone, both = calor.memory("numpy"), calor.memory(device)
+        assert both.in_use == alone.in_use >= x.nbytes
+        assert both.peak <= alone.peak
+        assert both.limit == alone.limit
+
+
 def test_a_profile_tells_once_of_a_member_that_has_two_names() -> None:
     with calor.device("router:numpy,strict:numpy") as device:
         x = calor.ones((3,))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import json
 import math
 from collections.abc import Callable
@@ -146,6 +147,52 @@ def test_orders_of_polygamma_can_be_elements(dtype: str) -> None:
     slope = calor.grad(lambda x: special.polygamma(calor.asarray([0, 2]), x).sum())
     wanted = [special.polygamma(n, 1.5).item() for n in (1, 3)]
     np.testing.assert_allclose(slope(calor.full(2, 1.5)).numpy(), wanted, rtol=1e-5)
+
+
+def _polygamma(n: int, x: float) -> float:
+    """Return the sum over the poles, by numbers of any exponent."""
+    with decimal.localcontext() as context:
+        context.prec, context.Emax, context.Emin = 60, decimal.MAX_EMAX, decimal.MIN_EMIN
+        first = decimal.Decimal(x)
+        terms = [(first + k) ** (-n - 1) for k in range(900)]
+        return float((-1) ** (n + 1) * math.factorial(n) * sum(terms))
+
+
+@pytest.mark.parametrize("elements", [False, True])
+@pytest.mark.parametrize(
+    ("dtype", "orders"),
+    [("float32", (21, 33, 34, 35, 63, 64, 120)), ("float64", (21, 170, 171, 300))],
+)
+def test_large_orders_of_polygamma_have_the_range_of_their_results(
+    dtype: str, orders: tuple[int, ...], elements: bool
+) -> None:
+    rng, info = np.random.default_rng(7), np.finfo(dtype)
+    for n in orders:
+        # About n / e results are near 1; at -0.7 and 0.01 they overflow.
+        x = np.array([*(n / math.e * np.exp(rng.uniform(-4, 4, 12) / n**0.7)), 0.01, -0.7], dtype)
+        wanted = np.array([_polygamma(n, float(v)) for v in x])
+        with np.errstate(over="ignore"):
+            wanted = wanted.astype(dtype)
+        order = calor.asarray(np.array(n, dtype)) if elements else n
+        found = special.polygamma(order, calor.asarray(x)).numpy()
+        assert np.isfinite(found[:8]).any()
+        rtol = (8 * n if elements and n > 256 else 40 + n) * info.eps
+        np.testing.assert_allclose(found, wanted, rtol=rtol, atol=4 * info.tiny)
+        given = calor.asarray(x[:12], requires_grad=True)
+        special.polygamma(order, given).sum().backward()
+        assert given.grad is not None
+        wanted = np.array([_polygamma(n + 1, float(v)) for v in x[:12]]).astype(dtype)
+        np.testing.assert_allclose(given.grad.numpy(), wanted, rtol=rtol)
+
+
+@pytest.mark.parametrize("elements", [False, True])
+def test_large_orders_between_poles(elements: bool) -> None:
+    x = np.array([-0.5, -1.5, -0.3, -1.8, -1.0, 0.0, -2.25])
+    for n in (21, 22, 40):
+        order = calor.asarray(float(n), dtype="float64") if elements else n
+        found = special.polygamma(order, calor.asarray(x)).numpy()
+        wanted = [_polygamma(n, v) if v != int(v) else (-1) ** (n + 1) * INF for v in x]
+        np.testing.assert_allclose(found, wanted, rtol=1e-13)
 
 
 @pytest.mark.parametrize("name", ["i0", "zeta", "gammainc", "polygamma1"])

@@ -267,6 +267,26 @@ def test_passes_from_before_a_state_do_not_move_the_position():
     assert loader.state_dict() == saved
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_state_changes_no_pass_from_before(workers):
+    def noisy(batch, generator):
+        x, y = batch
+        return x, y + generator.random(len(y)).astype(np.float32)
+
+    def loader():
+        return DataLoader(
+            numbers(), 2, seed=3, shuffle=True, transform=noisy, workers=workers, prefetch=1
+        )
+
+    whole = [y.tolist() for _, y in loader()]
+    changed = loader()
+    before = iter(changed)
+    found = [next(before)[1].tolist()]
+    changed.load_state_dict({"seed": 8, "epoch": 2, "position": 1})
+    found += [y.tolist() for _, y in before]
+    assert found == whole
+
+
 # Datasets and collation.
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Final
 
 from calor.errors import ArgumentError
@@ -52,10 +53,7 @@ class TreeDef:
             return False
         if self.count != other.count or self.children != other.children:
             return False
-        if _compared(self.aux):
-            return bool(self.aux == other.aux)
-        # 1 and True are equal, and other keys.
-        return bool(exact(self.aux) == exact(other.aux))
+        return _same(self.aux, other.aux)
 
     def __repr__(self) -> str:
         if self.kind is None:
@@ -85,6 +83,13 @@ def _compared(aux: Any) -> bool:
     if aux is None or type(aux) is Compared:
         return True
     return type(aux) is tuple and all(type(key) is str for key in aux)
+
+
+def _same(aux: Any, other: Any) -> bool:
+    if _compared(aux):
+        return bool(aux == other)
+    # 1 and True are equal, and other keys.
+    return bool(exact(aux) == exact(other))
 
 
 LEAF: Final = TreeDef(None, None, (), 1)
@@ -351,6 +356,58 @@ def aligned(tree: Any, structure: TreeDef, *, absent: bool = False) -> list[Any]
         if more is None:
             return None
         made += more
+    return made
+
+
+def ordered(tree: Any, structure: TreeDef) -> Any:
+    """Return a pytree with the keys of its dictionaries in the order of a structure's.
+
+    Parameters
+    ----------
+    tree : Any
+        The pytree.
+    structure : TreeDef
+        The structure.
+
+    Returns
+    -------
+    Any
+        The pytree of the structure; ``tree`` itself if they differ in more than that order.
+
+    Examples
+    --------
+    >>> import calor
+    >>> structure = calor.tree.flatten({"a": 1, "b": 2})[1]
+    >>> calor.tree.ordered({"b": 20, "a": 10}, structure)
+    {'a': 10, 'b': 20}
+    """
+    flat, found = flatten(tree)
+    places = None if found == structure else _places(found, structure)
+    return tree if places is None else unflatten(structure, [flat[i] for i in places])
+
+
+def _places(found: TreeDef, wanted: TreeDef) -> list[int] | None:
+    """Return the place among the leaves of a structure of each leaf of another one."""
+    if found == wanted:
+        return [*range(wanted.count)]
+    if found.kind is not wanted.kind or len(found.children) != len(wanted.children):
+        return None
+    order = [*range(len(wanted.children))]
+    if wanted.kind in (dict, OrderedDict):
+        keys: Any = exact(found.aux)
+        sought: Any = exact(wanted.aux)
+        if {*keys} != {*sought}:
+            return None
+        order = [keys.index(key) for key in sought]
+    elif not _same(found.aux, wanted.aux):
+        return None
+    starts = [0, *accumulate(child.count for child in found.children)]
+    made: list[int] = []
+    for i, child in zip(order, wanted.children, strict=True):
+        inside = _places(found.children[i], child)
+        if inside is None:
+            return None
+        made += [starts[i] + place for place in inside]
     return made
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -75,3 +76,51 @@ def test_axes_of_ordered_dictionaries_are_mapped() -> None:
     x = OrderedDict(a=calor.ones(3), b=first["b"])
     made = calor.vmap(lambda d: d["a"] + d["b"], in_axes=(OrderedDict(b=None, a=0),))(x)
     assert made.tolist() == [[11.0], [11.0], [11.0]]
+
+
+def _turned_step(d: Any) -> Any:
+    return {"b": d["b"] * 2, "a": d["a"] + 1}
+
+
+def _is_small(d: Any) -> Any:
+    return (d["a"] < 3).all()
+
+
+@pytest.mark.parametrize("looked_at", [False, True])
+@pytest.mark.parametrize("jitted", [False, True])
+def test_carries_are_paired_by_their_keys(jitted: bool, looked_at: bool) -> None:
+    first, turned = _both()
+
+    def scanned(d: Any) -> Any:
+        return calor.scan(lambda d, _: (_turned_step(d), _turned_step(d)), d, length=2)
+
+    def looped(d: Any) -> Any:
+        return calor.while_loop(_is_small, _turned_step, d)
+
+    def counted(d: Any) -> Any:
+        return calor.fori_loop(0, 2, lambda _, d: _turned_step(d), d)
+
+    def chosen(d: Any) -> Any:
+        return calor.cond(_is_small(d), lambda d: d, _turned_step, d)
+
+    def of(function: Any, *args: Any) -> Any:
+        with calor.debug_nans() if looked_at else nullcontext():
+            return (calor.jit(function) if jitted else function)(*args)
+
+    assert _numbers(of(looped, first)) == {"a": 3.0, "b": 40.0}
+    assert _numbers(of(counted, first)) == {"a": 3.0, "b": 40.0}
+    carry, outputs = of(scanned, first)
+    assert _numbers(carry) == {"a": 3.0, "b": 40.0}
+    assert {k: x.flatten().tolist() for k, x in outputs.items()} == {
+        "b": [20.0, 40.0],
+        "a": [2.0, 3.0],
+    }
+    assert _numbers(of(chosen, {"a": first["b"], "b": first["a"]})) == {"a": 11.0, "b": 2.0}
+    assert [*of(looped, turned)] == ["b", "a"]
+
+
+def test_other_carries_are_refused() -> None:
+    first, _ = _both()
+    for other in (lambda d: {"a": d["a"]}, lambda d: {"a": d["a"], "c": d["b"]}, OrderedDict):
+        with pytest.raises(ShapeError, match="must be dict"):
+            calor.while_loop(_is_small, other, first)

@@ -119,7 +119,10 @@ class RouterBackend(Backend):
         self._info: Info | None = None
         # The highest sum of the members' memory so far, and their own peaks at the last look.
         self._peak = 0
-        self._peaks = [member.memory.peak for member in self.members]
+        owners = {m.backend.memory_owner(m.index): m for m in reversed(self.members)}
+        # Members whose memory is counted apart: two names may be one device.
+        self._counted = [m for m in self.members if m in owners.values()]
+        self._peaks = [member.memory.peak for member in self._counted]
 
     @property
     def device(self) -> Device:
@@ -240,7 +243,7 @@ class RouterBackend(Backend):
         The members reached their peaks at different times. Those that rose since the last look are
         taken with what the others hold.
         """
-        figures = [member.memory for member in self.members]
+        figures = [member.memory for member in self._counted]
         held = zip(figures, self._peaks, strict=True)
         host = self.rooms.host.in_use
         most = host + sum(f.peak if f.peak > before else f.in_use for f, before in held)

@@ -1,4 +1,8 @@
-"""What was measured once: figures by name, in a file that processes share."""
+"""What was measured once: figures by name, in a file that processes share.
+
+Requirements: a member with a limit is measured within it, on few elements. Its figures hold until
+the same device is measured in more room.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +18,21 @@ import calor
 from calor.cache import cache_directory, keeps
 from calor.made_once import MadeOnce
 
-# A member may be a router too, of a server of this process, which measures its own members.
+# Measured in all the room that there may be.
+WHOLE: Final = 1 << 62
+
+# The room, then the figures. A member may be a router too, of a server of this process, which
+# measures its own members.
 _known: Final[MadeOnce[tuple[str, ...], tuple[float, ...]]] = MadeOnce()
 
 
-def kept(name: Sequence[str], measure: Callable[[], tuple[float, ...]]) -> tuple[float, ...]:
+def kept(
+    name: Sequence[str],
+    measure: Callable[[], tuple[float, ...]],
+    *,
+    least: int = 0,
+    room: int = WHOLE,
+) -> tuple[float, ...]:
     """Return figures that were measured before, else measure and keep them.
 
     Parameters
@@ -27,6 +41,10 @@ def kept(name: Sequence[str], measure: Callable[[], tuple[float, ...]]) -> tuple
         What they are of. Another version of calor measures anew.
     measure : callable
         Returns the figures.
+    least : int, optional
+        The room in which they must have been measured. By default any.
+    room : int, optional
+        The room in which ``measure`` measures, at least ``least``.
 
     Returns
     -------
@@ -34,7 +52,15 @@ def kept(name: Sequence[str], measure: Callable[[], tuple[float, ...]]) -> tuple
         The figures.
     """
     key = (calor.__version__, *name)
-    return _known.of(key, lambda: _stored(key) or _store(key, measure()))
+
+    def found() -> tuple[float, ...]:
+        return _stored(key, least) or _store(key, (room, *measure()))
+
+    known = _known.of(key, found)
+    if known[0] < least:
+        _known.forget(key, known)
+        known = _known.of(key, found)
+    return known[1:]
 
 
 def _path(key: tuple[str, ...]) -> Path:
@@ -42,14 +68,14 @@ def _path(key: tuple[str, ...]) -> Path:
     return cache_directory() / "router" / f"{digest[:32]}.json"
 
 
-def _stored(key: tuple[str, ...]) -> tuple[float, ...] | None:
-    """Return the figures of a file; what is damaged counts as missing."""
+def _stored(key: tuple[str, ...], least: int) -> tuple[float, ...] | None:
+    """Return the figures of a file; what is damaged, or of less room, counts as missing."""
     if not keeps():
         return None
     with suppress(OSError, ValueError, KeyError, TypeError):
         told = json.loads(_path(key).read_text("utf-8"))
-        if tuple(told["of"]) == key:
-            return tuple(map(float, told["figures"]))
+        if tuple(told["of"]) == key and told["room"] >= least:
+            return (told["room"], *map(float, told["figures"]))
     return None
 
 
@@ -60,6 +86,7 @@ def _store(key: tuple[str, ...], figures: tuple[float, ...]) -> tuple[float, ...
             path = _path(key)
             path.parent.mkdir(parents=True, exist_ok=True)
             written = path.with_suffix(f".{os.getpid()}.part")
-            written.write_text(json.dumps({"of": key, "figures": figures}), "utf-8")
+            room, *told = figures
+            written.write_text(json.dumps({"of": key, "room": room, "figures": told}), "utf-8")
             written.replace(path)
     return figures

@@ -62,25 +62,28 @@ class Speeds:
 _UNKNOWN: Final = Speeds(20e-6, 2e-6, 0.2e-9, 0.1e-9)
 
 
-def speeds_of(device: Device, within: int | None = None) -> Speeds:
+def speeds_of(device: Device, length: int = 0) -> Speeds:
     """Return the speeds of a device, measured once on a machine.
 
     Parameters
     ----------
     device : Device
         The device.
-    within : int, optional
-        The most bytes in use on the device while it is measured.
+    length : int, optional
+        The elements of the vectors on which it is measured at least. By default figures of any are
+        taken.
 
     Returns
     -------
     Speeds
         The figures; those of a slow processor if the device cannot run float32.
     """
-    return Speeds(*kept(("speeds", name_of(device)), lambda: _speeds(device, within)))
+    room = length or _LARGE
+    names = "speeds", name_of(device)
+    return Speeds(*kept(names, lambda: _speeds(device, room), least=length, room=room))
 
 
-def transfer(source: Device, target: Device, within: int | None = None) -> tuple[float, float]:
+def transfer(source: Device, target: Device, length: int = 0) -> tuple[float, float]:
     """Return the seconds of a transfer between devices, measured once on a machine.
 
     Parameters
@@ -89,8 +92,9 @@ def transfer(source: Device, target: Device, within: int | None = None) -> tuple
         The device that has the value.
     target : Device
         The device that receives it.
-    within : int, optional
-        The most bytes in use on either device while it is measured.
+    length : int, optional
+        The elements of the vectors on which it is measured at least. By default figures of any are
+        taken.
 
     Returns
     -------
@@ -98,27 +102,30 @@ def transfer(source: Device, target: Device, within: int | None = None) -> tuple
         The seconds to begin, and those for each byte.
     """
     names = "transfer", name_of(source), name_of(target)
-    start, byte = kept(names, lambda: _transfer(source, target, _length(within)))
+    room = length or _LARGE
+    start, byte = kept(names, lambda: _transfer(source, target, room), least=length, room=room)
     return start, byte
 
 
-def returns_at_once(device: Device, within: int | None = None) -> bool:
+def returns_at_once(device: Device, length: int = 0) -> bool:
     """Tell whether calls of a device return before their work is done, measured once.
 
     Parameters
     ----------
     device : Device
         The device.
-    within : int, optional
-        The most bytes in use on the device while it is measured.
+    length : int, optional
+        The elements of the vectors on which it is measured at least. By default figures of any are
+        taken.
 
     Returns
     -------
     bool
         True if a call takes less than half of the time until its result is there.
     """
-    size = min(_WORK, isqrt(_length(within)))
-    return bool(kept(("returns", name_of(device)), lambda: (float(_early(device, size)),))[0])
+    room = length or _LARGE
+    names, size = ("returns", name_of(device)), min(_WORK, isqrt(room))
+    return bool(kept(names, lambda: (float(_early(device, size)),), least=length, room=room)[0])
 
 
 def measure(devices: Sequence[Device], limits: Sequence[int | None]) -> None:
@@ -135,15 +142,15 @@ def measure(devices: Sequence[Device], limits: Sequence[int | None]) -> None:
         return
     host = get_device("numpy")
     for device, limit in zip(devices, limits, strict=True):
-        speeds_of(device, limit)
-        returns_at_once(device, limit)
+        speeds_of(device, _length(limit))
+        returns_at_once(device, _length(limit))
         for other, least in zip(devices, limits, strict=True):
             if other is not device:
                 within = min((n for n in (limit, least) if n is not None), default=None)
-                transfer(device, other, within)
+                transfer(device, other, _length(within))
         if limit is not None and device is not host:
-            transfer(host, device, limit)
-            transfer(device, host, limit)
+            transfer(host, device, _length(limit))
+            transfer(device, host, _length(limit))
 
 
 def _length(within: int | None) -> int:
@@ -153,12 +160,13 @@ def _length(within: int | None) -> int:
 
 def name_of(device: Device) -> str:
     """Return what tells a device from others on this machine, and from those of other versions."""
-    return f"{device.name} {device.info.description}"
+    limits = "".join(f" {name} {most}" for name, most in sorted(device.info.limits.items()))
+    return f"{device.name} {device.info.description}{limits}"
 
 
-def _speeds(device: Device, within: int | None) -> tuple[float, ...]:
+def _speeds(device: Device, length: int) -> tuple[float, ...]:
     try:
-        return astuple(_measured(device, _length(within)))
+        return astuple(_measured(device, length))
     except CalorError:
         return astuple(_UNKNOWN)
 

@@ -8,14 +8,13 @@ that none overflows where the result does not.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from calor.errors import ArgumentError
 from calor.functions.arguments import integer
-from calor.functions.creation import asarray
-from calor.functions.elementwise import remainder
 from calor.functions.indexing import take
 from calor.functions.manipulation import broadcast_arrays
 from calor.functions.operands import as_tensor
@@ -28,6 +27,7 @@ from calor.ops import reductions, rules
 from calor.ops.base import op
 from calor.ops.composites import like, wide
 from calor.ops.movement import fill
+from calor.ops.sources import HostArray, constant
 from calor.recording.record import unary
 from calor.tensor.tensor import Operand, Tensor
 from calor_special.tools import BERNOULLI, floating, nan
@@ -35,32 +35,39 @@ from calor_special.tools import BERNOULLI, floating, nan
 if TYPE_CHECKING:
     from calor.specs import Spec
 
-_FACTORIALS = (*map(float, map(math.factorial, range(171))), math.inf)
-
 # mypy: disable-error-code="empty-body"
 
 __all__ = ["polygamma", "zeta"]
 
 _TERMS = 10
+# Orders with a row in the table of `_weighed_each`.
+_ORDERS = 257
+# Up to it the polynomials of the reflection have numbers of float32 as coefficients.
+_REFLECTED = 20
 
 
 def hurwitz(s: Any, q: Any) -> Any:
     """Return Σ (q + k)⁻ˢ for s > 1 and q > 0."""
+    # A factor alone may overflow or vanish where their product does not.
+    return _summed(s, q, lambda a: e.power(a, -s), lambda a: e.power(a, 1 - s) / (s - 1))
+
+
+def _summed(s: Any, q: Any, of: Callable[[Any], Any], integral: Callable[[Any], Any]) -> Any:
+    """Return Σ f(q + k) of a multiple f of a⁻ˢ, with its integral from a on."""
     total = fill(q, 0)
     for k in range(_TERMS):
-        total = total + e.power(q + k, -s)
+        total = total + of(q + k)
     a = q + _TERMS
-    power = e.power(a, -s)
+    power, first = of(a), integral(a)
     small = e.equal(power, fill(power, 0))
     inverse = 1 / a
-    # A factor alone may overflow or vanish where their product does not.
-    first = e.power(a, 1 - s) / (s - 1)
     rest = power * 0.5
     rise = s * inverse * power
     for k, b in enumerate(BERNOULLI):
         rest = rest + rise * b
         rise = rise * ((s + (2 * k + 1)) * inverse) * ((s + (2 * k + 2)) * inverse)
-    return total + first + e.where(small, power, rest)
+    # Where the first terms overflow, those of the series may be infinite in both directions.
+    return e.where(e.isinf(total), total, total + first + e.where(small, power, rest))
 
 
 def _zeta(s: Any, q: Any) -> Any:
@@ -161,21 +168,89 @@ def _cotangent_slopes(n: int) -> list[int]:
     return current
 
 
+def _scale(n: int) -> tuple[int, float]:
+    """Return m and a logarithm: n! is 2ᵐ to the power n + 1, times what the logarithm is of."""
+    exact = math.lgamma(n + 1)
+    m = round(exact / math.log(2) / (n + 1))
+    if n > 1000:
+        return m, exact - m * (n + 1) * math.log(2)
+    return m, math.log(math.factorial(n) / 2 ** (m * (n + 1)))
+
+
+def _weighed(n: int, a: Any) -> Any:
+    """Return n! a⁻⁽ⁿ⁺¹⁾ as a product of factors that are numbers where it is one."""
+    m, weight = _scale(n)
+    count = 1 + (n > 10) + n // 64
+    low, high = divmod(n + 1, count)
+    scaled, root = a * 2.0**-m, math.exp(weight / count)
+    part = e.power(scaled, fill(a, -low)) * root
+    more = e.power(scaled, fill(a, -low - 1)) * root if high else part
+    made = more if high else part
+    for k in range(1, count):
+        made = made * (more if k < high else part)
+    return made
+
+
+def _weighed_each(n: Any, a: Any) -> Any:
+    """Return `_weighed` of orders that are elements."""
+    t, root = a / _table(n, 0), _table(n, 1)
+    low = e.floor((n + 1) * 0.25)
+    part = e.power(t, -low) * root
+    return part * e.power(t, 4 * low - (n + 1)) * part * part * part
+
+
+def _table(n: Any, column: int) -> Any:
+    """Return of orders the 2ᵐ of `_scale`, or the fourth root of what is left."""
+    rows = [_scale(k) for k in range(_ORDERS)]
+    known = [(2.0**m, math.exp(weight / 4))[column] for m, weight in rows]
+    array = HostArray.of(np.asarray(known).astype(n.dtype.numpy))
+    found = take(constant(array=array, weak=False), clip(n, 0, _ORDERS - 1).astype("int64"))
+    # n! is the power of one number, which may be rounded: x as much changes the result as much.
+    beyond = e.exp(e.lgamma(n + 1) / (n + 1)) if column == 0 else fill(n, 1)
+    return e.where(n < _ORDERS, found, beyond)
+
+
+def _about_poles(x: Any, s: Any, odd: Any, of: Callable[[Any], Any], rest: Any) -> Any:
+    """Return Σ f(x + k) for negative x: all whole numbers k, and without those below 0."""
+    f = x - e.round(x)
+    nearest = of(e.abs(f))
+    nearest = e.where(e.bit_and(odd, f < 0), -nearest, nearest)
+    above, below = (_summed(s, 1 + part, of, rest) for part in (f, -f))
+    others = _summed(s, 1 - x, of, rest)
+    whole = nearest + (above + e.where(odd, others - below, below - others))
+    whole = e.where(e.isinf(nearest), nearest, whole)
+    # Half way between two poles odd powers of all whole numbers add up to 0.
+    return e.where(e.bit_and(odd, e.equal(e.abs(f), fill(f, 0.5))), others, whole)
+
+
 def _polygamma(x: Any, *, order: int) -> Any:
     wanted, x = x, wide(x)
     sign = -1.0 if order % 2 == 0 else 1.0
     pole = e.bit_and(x <= 0, e.equal(x, e.floor(x)))
     negative = e.bit_and(x < 0, e.bit_not(pole))
-    upper = e.where(negative, 1 - x, e.where(pole, fill(x, 1), x))
-    factor = sign * math.exp(math.lgamma(order + 1)) if order > 20 else sign * math.factorial(order)
-    made = hurwitz(fill(x, order + 1), upper) * factor
-    # Reflection (DLMF 5.15.6).
-    angle = e.where(negative, x - e.round(x), fill(x, 0.25)) * math.pi
-    cotangent = e.cos(angle) / e.sin(angle)
-    turned = fill(x, 0)
-    for c in _cotangent_slopes(order)[::-1]:
-        turned = turned * cotangent + float(c)
-    made = e.where(negative, made * (-sign) - turned * math.pi ** (order + 1), made)
+    s = fill(x, order + 1)
+
+    def of(a: Any) -> Any:
+        return _weighed(order, a)
+
+    def rest(a: Any) -> Any:
+        return _weighed(order - 1, a)
+
+    if order > _REFLECTED:
+        odd = fill(x, float(order % 2 == 0)) > 0
+        inside = e.where(negative, x, fill(x, -0.25))
+        made = _summed(s, e.where(x > 0, x, fill(x, 1)), of, rest)
+        made = e.where(negative, _about_poles(inside, s, odd, of, rest), made) * sign
+    else:
+        upper = e.where(negative, 1 - x, e.where(pole, fill(x, 1), x))
+        made = _summed(s, upper, of, rest) * sign
+        # Reflection (DLMF 5.15.6).
+        angle = e.where(negative, x - e.round(x), fill(x, 0.25)) * math.pi
+        cotangent = e.cos(angle) / e.sin(angle)
+        turned = fill(x, 0)
+        for c in _cotangent_slopes(order)[::-1]:
+            turned = turned * cotangent + float(c)
+        made = e.where(negative, made * (-sign) - turned * math.pi ** (order + 1), made)
     made = e.where(pole, fill(x, sign * math.inf), made)
     made = e.where(e.equal(x, fill(x, -math.inf)), nan(x), made)
     return like(made, wanted)
@@ -199,12 +274,35 @@ _polygamma_row = op(
 )
 
 
-def _factorial(n: Tensor) -> Tensor:
-    """Return n! of whole numbers of at least 0, in the dtype of n; inf where it has none."""
-    with np.errstate(over="ignore"):
-        table = np.asarray(_FACTORIALS).astype(n.dtype.numpy)
-    places = clip(n, 0, len(_FACTORIALS) - 1).astype("int64")
-    return take(asarray(table, device=n.device), places)
+def _each_order(n: Any, x: Any) -> Any:
+    """Return polygamma of orders that are whole numbers above 0."""
+    odd = e.equal(e.floor(n * 0.5) * 2, n)
+    pole = e.bit_and(x <= 0, e.equal(x, e.floor(x)))
+    negative = e.bit_and(x < 0, e.bit_not(pole))
+
+    def of(a: Any) -> Any:
+        return _weighed_each(n, a)
+
+    def rest(a: Any) -> Any:
+        return _weighed_each(n - 1, a)
+
+    inside = e.where(negative, x, fill(x, -0.25))
+    made = _summed(n + 1, e.where(x > 0, x, fill(x, 1)), of, rest)
+    made = e.where(negative, _about_poles(inside, n + 1, odd, of, rest), made)
+    made = e.where(pole, fill(x, math.inf), made)
+    made = e.where(e.bit_or(e.isnan(x), e.equal(x, fill(x, -math.inf))), nan(x), made)
+    return e.where(odd, -made, made)
+
+
+@elementwise(
+    rules.real_floats,
+    _each_order,
+    derivatives=(None, lambda y, n, x: _polygamma_each(n + 1, x)),  # type: ignore[has-type]
+    saves=("", "01"),
+    package="special",
+)
+def _polygamma_each(n: Operand, x: Operand, /) -> Tensor:
+    """Return polygamma of orders that are whole numbers above 0, elements of a tensor."""
 
 
 def _of_orders(n: Tensor, x: Tensor) -> Tensor:
@@ -212,9 +310,7 @@ def _of_orders(n: Tensor, x: Tensor) -> Tensor:
     given, x = x, wide(x)
     x, n = broadcast_arrays(x, n.astype(x.dtype))
     good = (n > 0) & (floor(n) == n)
-    order = where(good, n, 1)
-    sign = 1 - 2 * remainder(order + 1, 2)
-    made = where(good, sign * _factorial(order) * zeta(order + 1, x), math.nan)
+    made = where(good, _polygamma_each(where(good, n, 1), x), math.nan)
     made = where(n == 0, digamma(where(n == 0, x, 1)), made)
     return made.astype(given.dtype)
 

@@ -213,6 +213,11 @@ class StrictBackend(Backend):
         self.require(figures.in_use >= held, "memory", f"{described}, but buffers hold {held}")
         return figures
 
+    def memory_owner(self, index: int) -> tuple[Any, int]:
+        """Return the inner backend's."""
+        self._enter(index)
+        return self.inner.memory_owner(index)
+
     def set_memory_limit(self, index: int, limit: int | None) -> None:
         """Set the limit and read it back."""
         self._enter(index)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Any
 
 from calor.errors import UnsupportedError
 
@@ -54,7 +55,7 @@ Listener = Callable[[Sequence[Event]], None]
 
 
 class Watched:
-    """What of a backend tells profiles about its work."""
+    """What of a backend tells others about its work and its memory."""
 
     def device_name(self, index: int) -> str:
         """Return the name by which users ask for a device.
@@ -70,6 +71,22 @@ class Watched:
             The name.
         """
         raise NotImplementedError
+
+    def memory_owner(self, index: int) -> tuple[Any, int]:
+        """Return the backend and the device that count a device's memory.
+
+        Parameters
+        ----------
+        index : int
+            The device.
+
+        Returns
+        -------
+        tuple
+            The backend and the index; by default this one. A backend that wraps another one returns
+            that one's, so that nobody adds up the same bytes twice.
+        """
+        return self, index
 
     def profiling(self, index: int, listener: Listener) -> AbstractContextManager[None]:
         """Return a context in which a device reports each piece of work with its time.

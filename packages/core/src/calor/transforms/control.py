@@ -87,7 +87,7 @@ def cond(  # numpydoc ignore=RS01
         Called as ``then(*operands)`` if the predicate holds.
     otherwise : callable
         Called as ``otherwise(*operands)`` if not. Both return the same structure, shapes and
-        dtypes.
+        dtypes; keys of dictionaries may come in any order.
     *operands : Any
         Tensors, or pytrees of tensors.
 
@@ -127,7 +127,11 @@ def cond(  # numpydoc ignore=RS01
         return function(*tree.unflatten(structure, placeholders))
 
     first = Body(then, "cond's first branch", specs, call, device)
-    second = Body(otherwise, "cond's second branch", specs, call, device)
+
+    def alike(function: Callable[..., Any], placeholders: list[Any]) -> Any:
+        return tree.ordered(call(function, placeholders), first.structure)
+
+    second = Body(otherwise, "cond's second branch", specs, alike, device)
     _check_structure("cond: the second branch", second, first.structure)
     written = union(first.written, second.written)
     captured = union(first.captures, second.captures)
@@ -196,7 +200,7 @@ def while_loop(
     specs = _specs(flat)
 
     def call(function: Callable[..., Any], placeholders: list[Any]) -> Any:
-        return function(tree.unflatten(structure, placeholders))
+        return tree.ordered(function(tree.unflatten(structure, placeholders)), structure)
 
     advice = "change it in the loop's body instead"
     test = Body(condition, "while_loop's condition", specs, call, device, read_only=advice)
@@ -294,7 +298,7 @@ def scan(
         )
         if not isinstance(result, tuple) or len(result) != 2:
             raise TraceError("scan: the body must return a pair (carry, output)")
-        return result
+        return tree.ordered(result[0], carry_structure), result[1]
 
     traced = Body(body, "scan's body", specs, call, device)
     after, out_structure = traced.structure.children

@@ -11,8 +11,9 @@ from calor.functions.joining import stack
 
 def plain_while(condition: Callable[[Any], Any], body: Callable[[Any], Any], carry: Any) -> Any:
     """Return the last carry."""
+    structure = tree.flatten(carry)[1]
     while condition(carry):
-        carry = body(carry)
+        carry = tree.ordered(body(carry), structure)
     return carry
 
 
@@ -24,14 +25,16 @@ def plain_scan(
     reverse: bool,
 ) -> tuple[Any, Any]:
     """Return the last carry and the stacked outputs of at least one step."""
+    structure = tree.flatten(carry)[1]
     steps = [*range(count)]
     made = []
     for i in reversed(steps) if reverse else steps:
-        carry, output = body(carry, row(i))
+        after, output = body(carry, row(i))
+        carry = tree.ordered(after, structure)
         made.append(output)
     if reverse:
         made.reverse()
-    leaves = [tree.leaves(output) for output in made]
-    structure = tree.flatten(made[0])[1]
+    outputs = tree.flatten(made[0])[1]
+    leaves = [tree.leaves(tree.ordered(output, outputs)) for output in made]
     stacked = [stack(list(parts)) for parts in zip(*leaves, strict=True)]
-    return carry, tree.unflatten(structure, stacked)
+    return carry, tree.unflatten(outputs, stacked)

@@ -1,7 +1,8 @@
 """What a device does for one client, with times: the server's side of ``calor.profile``.
 
 Requirements: a client sees the work of its own commands and of nobody else's; what it does not
-fetch is bounded; a session that ends leaves no profile behind.
+fetch is bounded; a session that ends leaves no profile behind. A device tells one listener of its
+work, so the clients of all servers of a process share one, which tells each of them.
 """
 
 from __future__ import annotations
@@ -14,12 +15,50 @@ from time import perf_counter
 from typing import Any, Final
 
 from calor.backends.device import Device
-from calor.backends.events import Event
+from calor.backends.events import Event, Listener
 from calor_http.described import encode_event
 from calor_http.server.room import Room
 
 # So many events are kept until they are fetched; the oldest are forgotten first.
 _KEPT: Final = 1 << 14
+
+
+class _Shared:
+    """The listener of a device, which passes events on to those of clients."""
+
+    def __init__(self) -> None:
+        self.listeners: tuple[Listener, ...] = ()
+        self.within: AbstractContextManager[None] | None = None
+
+    def __call__(self, events: Sequence[Event]) -> None:
+        for listener in self.listeners:
+            listener(events)
+
+
+_lock: Final = threading.Lock()
+_shared: Final[dict[Device, _Shared]] = {}
+
+
+def _listen(device: Device, listener: Listener) -> None:
+    with _lock:
+        shared = _shared.get(device)
+        if shared is None:
+            shared = _Shared()
+            shared.within = device.backend.profiling(device.index, shared)
+            shared.within.__enter__()
+            _shared[device] = shared
+        shared.listeners = (*shared.listeners, listener)
+
+
+def _leave(device: Device, listener: Listener) -> None:
+    with _lock:
+        shared = _shared[device]
+        shared.listeners = tuple(one for one in shared.listeners if one is not listener)
+        if shared.listeners:
+            return
+        del _shared[device]
+        assert shared.within is not None
+        shared.within.__exit__(None, None, None)
 
 
 class Profiles:
@@ -33,9 +72,10 @@ class Profiles:
 
     def __init__(self, room: Room) -> None:
         self._room = room
-        self._active: dict[Device, AbstractContextManager[None]] = {}
+        self._active: dict[Device, Listener] = {}
         self._events: dict[Device, deque[Event]] = {}
-        # The thread that runs the client's commands now.
+        # The thread that runs the client's commands now; 0 between its requests, when the thread
+        # may run another client's.
         self.thread = 0
 
     def commands(self) -> dict[str, Callable[..., Any]]:
@@ -59,17 +99,16 @@ class Profiles:
                 if threading.get_ident() == self.thread:
                     kept.extend(events)
 
-            within = device.backend.profiling(device.index, note)
-            within.__enter__()
-            self._active[device] = within
+            _listen(device, note)
+            self._active[device] = note
             self._events[device] = kept
         return perf_counter()
 
     def _end(self, device: Device) -> None:
-        within = self._active.pop(device, None)
-        if within is not None:
+        listener = self._active.pop(device, None)
+        if listener is not None:
             del self._events[device]
-            within.__exit__(None, None, None)
+            _leave(device, listener)
 
     def _fetch(self, index: int) -> list[Any]:
         """Return the events since they were fetched last."""

@@ -133,6 +133,7 @@ class Session:
             finally:
                 turn.end()
                 self._room.settle()
+                self._profiles.thread = 0
             made = pack(answers, compress)
             self._answered = number, made
             self.seen = monotonic()

@@ -139,7 +139,9 @@ class DataLoader:
             return epoch_order(len(self.dataset), self.seed, epoch)
         return np.arange(len(self.dataset), dtype=np.int64)
 
-    def make(self, indices: Indices, epoch: int, number: int, device: Device) -> Any:
+    def make(
+        self, indices: Indices, epoch: int, number: int, device: Device, seed: int | None = None
+    ) -> Any:
         """Return one batch; a worker calls it in its thread.
 
         Parameters
@@ -152,6 +154,8 @@ class DataLoader:
             The batch, counted from 0.
         device : Device
             Where the tensors are made.
+        seed : int, optional
+            The seed of `transform`; the loader's if left out.
 
         Returns
         -------
@@ -170,7 +174,8 @@ class DataLoader:
             else:
                 batch = self.collate(self.dataset.samples(indices))
             if self.transform is not None:
-                batch = self.transform(batch, batch_generator(self.seed, epoch, number))
+                seed = self.seed if seed is None else seed
+                batch = self.transform(batch, batch_generator(seed, epoch, number))
             return to_tensors(batch, device)
         except Exception as error:
             error.add_note(f"in batch {number} of epoch {epoch}, made by the data loader")
@@ -223,7 +228,9 @@ class BatchIterator(Iterator[Any]):
 
     def __init__(self, loader: DataLoader) -> None:
         self.loader = loader
+        # A state that the loader loads later is of later passes.
         self.epoch = loader.epoch
+        self.seed = loader.seed
         self.number = loader.passes
         self.next_number = loader.position
         self.device = loader.device or current_device()
@@ -242,12 +249,11 @@ class BatchIterator(Iterator[Any]):
         limit = self.loader.workers * self.loader.prefetch
         while len(self.ready) < limit and self.submitted < len(self.parts):
             number = self.submitted
-            self.ready.append(
-                self.pool.submit(
-                    self.loader.make, self.parts[number], self.epoch, number, self.device
-                )
-            )
+            self.ready.append(self.pool.submit(self._make, number))
             self.submitted += 1
+
+    def _make(self, number: int) -> Any:
+        return self.loader.make(self.parts[number], self.epoch, number, self.device, self.seed)
 
     def __next__(self) -> Any:
         number = self.next_number
@@ -256,7 +262,7 @@ class BatchIterator(Iterator[Any]):
             raise StopIteration
         try:
             if self.pool is None:
-                batch = self.loader.make(self.parts[number], self.epoch, number, self.device)
+                batch = self._make(number)
             else:
                 batch = self.ready.popleft().result()
                 self._fill()
