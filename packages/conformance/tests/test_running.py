@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import json
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
@@ -268,6 +269,28 @@ def test_a_run_goes_on_from_its_log(tmp_path: Path) -> None:
     second = list(running.run(device, some(*VALUES), log, told.append))
     assert [r.name for r in told] == list(VALUES)
     assert second[:2] == first
+
+
+def test_files_of_a_run_are_opened_as_often_for_many_checks_as_for_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    open_it = Path.open
+
+    def noted(path: Path, *args: Any, **options: Any) -> Any:
+        opened.append(path.name)
+        return open_it(path, *args, **options)
+
+    monkeypatch.setattr(Path, "open", noted)
+    device, counts = get_device("numpy"), []
+    for n in (1, 5):
+        log, begun = tmp_path / f"{n}.log", tmp_path / f"{n}.begun"
+        options = running.Options(pack=1, log=log, begun=begun)
+        names = [r.name for r in running.run(device, some(*VALUES[:n]), options)]
+        counts.append((opened.count(log.name), opened.count(begun.name)))
+        assert [json.loads(line) for line in begun.read_text().splitlines()] == [[m] for m in names]
+        assert len(log.read_text().splitlines()) == 1 + len(names)
+    assert counts[0] == counts[1]
 
 
 def test_a_log_of_another_run_is_refused(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """One run in several processes: shards of the same command, merged.
 
 Requirements: a check that ends its process, as a driver that crashes does, is one failure, and the
-rest of its shard runs. Each process writes what it begins into a file; where it ends without a
+rest of its shard runs. Each process appends what it begins to a file; where it ends without a
 report, the checks that it had begun run one by one until one of them ends it again.
 """
 
@@ -127,9 +127,12 @@ class _Shard:
         """Return the checks that the process had begun, [] if it ended before or after them."""
         if not self.begun.exists():
             return []
-        names: list[str] = json.loads(self.begun.read_text("utf-8"))
+        lines = self.begun.read_text("utf-8").splitlines()
+        names: list[str] = json.loads(lines[-1]) if lines else []
         known = {json.loads(line).get("name") for line in self.log.read_text("utf-8").splitlines()}
-        return [] if names[-1] in known else [name for name in names if name not in known]
+        return (
+            [] if not names or names[-1] in known else [name for name in names if name not in known]
+        )
 
 
 def _cores() -> int:

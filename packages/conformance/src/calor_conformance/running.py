@@ -7,6 +7,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -43,7 +44,8 @@ class Options:
         Limit of a check in seconds; one that takes longer hangs, which is a failure. None is no
         limit.
     begun : Path, default None
-        File of the names of the checks that run at the moment, for who waits for the process.
+        File to which a line with the names of the checks that begin is appended, for who waits for
+        the process.
     """
 
     seed: int = 0
@@ -90,22 +92,21 @@ def run(
     """
     asked = list(checks)
     place = Place(strict_of(device) if options.strict else device, device, options.seed)
-    log = _Log(options.log, place)
-    yield from log.known(asked)
-    left = [c for c in asked if c.name not in log.results]
     end = None if options.budget is None else time.monotonic() + options.budget
-    watchdog = Watchdog(options.timeout, None if stuck is None else partial(_stuck, log, stuck))
-    with watchdog.running():
-        for pack in packing.packs(left, options.pack):
-            if end is not None and time.monotonic() > end:
-                yield from (Result(c.name, "not_run", "beyond the time budget") for c in pack)
-                continue
-            if options.begun is not None:
-                options.begun.write_text(json.dumps([c.name for c in pack]), "utf-8")
-            for result in packing.run(pack, place, watchdog):
-                log.add(result)
-                tell(result)
-                yield result
+    with _Log(options.log, place) as log, _lines(options.begun) as begun:
+        yield from log.known(asked)
+        left = [c for c in asked if c.name not in log.results]
+        watchdog = Watchdog(options.timeout, None if stuck is None else partial(_stuck, log, stuck))
+        with watchdog.running():
+            for pack in packing.packs(left, options.pack):
+                if end is not None and time.monotonic() > end:
+                    yield from (Result(c.name, "not_run", "beyond the time budget") for c in pack)
+                    continue
+                begun([c.name for c in pack])
+                for result in packing.run(pack, place, watchdog):
+                    log.add(result)
+                    tell(result)
+                    yield result
 
 
 def _stuck(log: _Log, stuck: Callable[[Result], None], name: str) -> None:
@@ -121,6 +122,7 @@ class _Log:
     def __init__(self, path: Path | None, place: Place) -> None:
         self.path = path
         self.results: dict[str, Result] = {}
+        self._opened = ExitStack()
         head = {
             "suite": suite.digest(),
             "device": place.plain.name,
@@ -129,6 +131,13 @@ class _Log:
         }
         if path is not None and not _created(path, json.dumps(head) + "\n"):
             self.results = dict(_read(path, head))
+        self._append = self._opened.enter_context(_lines(path))
+
+    def __enter__(self) -> _Log:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._opened.close()
 
     def known(self, asked: Iterable[Check]) -> Iterator[Result]:
         """Yield the results of an earlier run for these checks."""
@@ -138,15 +147,27 @@ class _Log:
 
     def add(self, result: Result) -> None:
         """Append a result, so that an interrupted run loses at most one pack."""
-        if self.path is not None:
-            append(self.path, result)
+        self._append(asdict(result))
 
 
 def append(path: Path, result: Result) -> None:
     """Append a result to the log of a run."""
-    # One unbuffered write, since the processes of a run share the file.
+    with _lines(path) as add:
+        add(asdict(result))
+
+
+@contextmanager
+def _lines(path: Path | None) -> Iterator[Callable[[object], object]]:
+    """Give what appends a line of JSON to a file, which is opened once; None writes nothing.
+
+    A run has tens of thousands of lines, and opening a file may wait for a disk.
+    """
+    if path is None:
+        yield lambda told: None
+        return
+    # Each line is one unbuffered write, since the processes of a run share the file.
     with path.open("ab", buffering=0) as file:
-        file.write((json.dumps(asdict(result)) + "\n").encode())
+        yield lambda told: file.write((json.dumps(told) + "\n").encode())
 
 
 def _created(path: Path, head: str) -> bool:
