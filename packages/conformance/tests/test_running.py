@@ -17,7 +17,7 @@ import calor
 from calor.backends.device import Device, device_of
 from calor.backends.numpy_backend import NumpyBackend
 from calor.backends.protocol import FULL, NOT_YET, Info, State, impossible
-from calor.errors import ArgumentError, FormatError
+from calor.errors import ArgumentError, CalorError, DeviceError, FormatError
 from calor.plugins.discovery import get_device
 from calor_conformance import collecting, outcomes, packing, running, suite
 from calor_conformance.checks.base import Check, Place
@@ -172,6 +172,25 @@ def some(*names: str) -> list[Check]:
 
 
 VALUES = ("values/add/float32", "values/exp/float32", "values/mul/float32")
+
+
+class Late(Odd):
+    """A device that tells a failure of work that nobody reads to who waits next."""
+
+    late: CalorError | None = DeviceError("an index was out of range")
+
+    def synchronize(self, index: int) -> None:
+        error, self.late = self.late, None
+        if error is not None:
+            raise error
+
+
+def test_an_error_that_a_check_left_is_not_the_next_one_s() -> None:
+    def wait(place: Place) -> None:
+        calor.synchronize()
+
+    waits = Check("state", "waits", "full", "a device waits", wait, lambda: "")
+    assert outcomes.run(waits, place(Late())).outcome == "passed"
 
 
 def test_packs_hold_what_can_share_a_graph() -> None:

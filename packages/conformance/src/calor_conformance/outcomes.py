@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
@@ -117,6 +118,7 @@ def _asked(check: Check, place: Place, watchdog: Watchdog) -> tuple[Outcome, str
         with calor.device(place.device):
             try:
                 with watchdog.watched(check.name):
+                    _settle(place)
                     check.run(place)
             finally:
                 clear()
@@ -138,6 +140,12 @@ def _asked(check: Check, place: Place, watchdog: Watchdog) -> tuple[Outcome, str
 def _hung(check: Check, error: Exception) -> str:
     """Return what is told of a check that got an alarm; a smaller case might hang once more."""
     return f"{error}\nContract: {check.contract}."
+
+
+def _settle(place: Place) -> None:
+    """Wait for what the checks before have queued; an error that nobody read is not this one's."""
+    with suppress(CalorError):
+        calor.synchronize(place.device)
 
 
 def clear() -> None:
