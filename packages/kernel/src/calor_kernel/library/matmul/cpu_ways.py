@@ -31,7 +31,7 @@ from calor_kernel.library.matmul.blueprints import (
 )
 from calor_kernel.library.matmul.dot_tiles import dot_tiles_launches, dot_tiles_plan
 from calor_kernel.library.matmul.gemv import dot_rows_launch, scaled_rows_launch
-from calor_kernel.library.matmul.operand_padding import along_k
+from calor_kernel.library.matmul.operand_padding import along_k, apart
 from calor_kernel.library.matmul.packed import packed_launches
 from calor_kernel.library.matmul.problem import Product
 from calor_kernel.library.matmul.task import Task
@@ -166,12 +166,13 @@ def _streams(task: Task, request: Request) -> Works:
 def _inside_refusal(task: Task, request: Request) -> str | None:
     if 1 in request.kept:
         return "B is unchanged, so it is packed once"
-    made = packed_inside(task.product, task.info)
+    made = packed_inside(apart(task).product, task.info)
     return made if isinstance(made, str) else None
 
 
 def _inside(task: Task, request: Request) -> Works:
     """Yield register tiles whose cubes pack B."""
+    task = apart(task)
     blueprint = packed_inside(task.product, task.info)
     assert not isinstance(blueprint, str)
     made, launches = packed_launches(task, blueprint)
@@ -180,6 +181,7 @@ def _inside(task: Task, request: Request) -> Works:
 
 def _tiles(task: Task, request: Request) -> Works:
     """Yield register tiles over a packed operand, and their neighbours."""
+    task = apart(task)
     base = packed(task.product, task.info, 1 in request.kept)
     for one in chain([("tiles", 0, base)], _neighbours(task.product, base, task.info)):
         if isinstance(one, Dropped):

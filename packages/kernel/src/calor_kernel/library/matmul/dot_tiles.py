@@ -3,8 +3,8 @@
 Requirements: weights that change at each step are read once, as they lie, by few long streams,
 since transposing them to panels reads short parts of many rows. So vectors run along the K axis.
 A pass over a part of it multiplies all rows with some columns, whose parts stay in the first-level
-cache. The sums of passes are added in memory of the unit, so that the roundings of thousands of
-terms do not add up, and their lanes last.
+cache, while the terms of the next pass are prefetched. The sums of passes are added in memory of
+the unit, so that the roundings of thousands of terms do not add up, and their lanes last.
 """
 
 from __future__ import annotations
@@ -26,13 +26,15 @@ from calor_kernel.library.transposition import transpose
 
 # Rows and columns of a tile, for 32 vector registers; those of fewer are read too often.
 _ROWS, _COLUMNS = 6, 4
+# Columns whose next terms a tile prefetches; the tiles of all rows share those of a pass.
+_ASKED: Final = 2
 # Columns of a pass, in tiles.
 _SIDE: Final = 2
 # Rows from which a column is read for enough products, and up to which B is read longer than
 # products take.
 _FEWEST, _MOST = 13, 24
-# Elements of B from which it is streamed, and the least terms.
-_LARGE, _TERMS = 1 << 17, 768
+# Elements of B from which panels take longer, and the least terms: the sums of lanes take long.
+_LARGE, _TERMS = 1 << 16, 192
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,8 @@ def dot_tiles(
         for begin in kl.loop_range(0, k, part):
             end = kl.min(begin + part, k)
             main = kl.min(end, whole)
+            # From the terms of a pass to those of the next one: of these columns, or of the next.
+            further = kl.select(end < k, part, span * b_column - begin)
             for row in kl.loop_range(0, m, rows):
                 a_at = a_start + row * steps * lanes
                 for s in kl.loop_range(0, plan.side):
@@ -123,8 +127,12 @@ def dot_tiles(
                         b_start + kl.min(column + s * columns + j, last - 1) * b_column
                         for j in kl.range(columns)
                     ]
+                    asked = kl.min(row // rows * _ASKED, columns - _ASKED) + column + s * columns
+                    next_at = b_start + asked * b_column + further
                     acc = kl.registers((rows, columns), accumulate, lanes)
                     for p in kl.loop_range(begin, main, lanes):
+                        for j in kl.range(_ASKED):
+                            b.prefetch(next_at + j * b_column + p, locality=2)
                         add_dots(acc, a, a_at, b, b_at, p, None)
                     if main < end:
                         add_dots(acc, a, a_at, b, b_at, main, main + iota(lanes, k) < k)
@@ -226,9 +234,12 @@ def dot_tiles_launches(task: Task, plan: DotTiles) -> tuple[Task, list[Launch]]:
         lanes=plan.lanes,
     )
     span = plan.columns * plan.side
-    # Half of the first-level cache has a part of all rows and columns of a pass.
-    near = (info.caches[0] if info.caches else 1 << 15) // 2 // plan.accumulate.itemsize
+    # The first-level cache has a part of the columns of a pass, and of most rows. A pass as long as
+    # others saves the sums of a short one.
+    near = (info.caches[0] if info.caches else 1 << 15) * 3 // 2 // plan.accumulate.itemsize
     part = greatest(1, near // (p.m + span) // plan.lanes) * plan.lanes
+    passes = greatest(1, -(-p.k // part))
+    part = greatest(1, -(-p.k // passes // plan.lanes)) * plan.lanes
     block = greatest(1, -(-p.n // span) // (4 * info.cores)) * span
     plain = replace(task, tail=None)
     second = launch(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from calor_kernel import language as kl
-from calor_kernel.contract.choices import is_size
+from calor_kernel.contract.choices import exceeds, is_size
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch
 from calor_kernel.contract.work import Launch, View
 from calor_kernel.library.matmul.problem import Operand, Product
@@ -22,6 +22,8 @@ N = TypeVar("N")
 _ACCESS, _UNITS, _TURNS, _TILE = 16, 256, 2, 32
 # Lines of a unit, and bytes of the words in which short elements are copied.
 _DEEP, _WORD = 4, 4
+# Matrices from which squares of them are transposed.
+_FEW = 32
 # Elements of a cube of one unit.
 _GRAIN = 1 << 14
 
@@ -266,11 +268,34 @@ def along_k(task: Task) -> Task:
     return _densely(task, 0)
 
 
-def _densely(task: Task, number: int) -> Task:
+def interleaved(operand: Operand, product: Product) -> bool:
+    """Return whether neighbours in an operand's memory are elements of different matrices."""
+    if 1 in (operand.depth, operand.free):
+        return False
+    pairs = zip(product.batch, operand.batch, strict=True)
+    return any(step == 1 and exceeds(n, _FEW - 1) for n, step in pairs)
+
+
+def apart(task: Task) -> Task:
+    """Return the task whose interleaved matrices are copied one after another, as tiles read them.
+
+    The left one is then dense along the K axis, the right one along its columns.
+    """
+    for number, operand in enumerate((task.product.a, task.product.b)):
+        if interleaved(operand, task.product):
+            task = _densely(task, number, along=not number)
+    return task
+
+
+def _densely(task: Task, number: int, along: bool = True) -> Task:
+    """Return the task with a dense copy of an operand; ``along``: the K axis is the inner one."""
     product = task.product
     operand, size = (product.b, product.n) if number else (product.a, product.m)
-    steps = (*operand.batch, operand.free, operand.depth)
-    view = View((*product.batch, size, product.k), steps, operand.dtype, operand.offset)
-    matrix = size * product.k
-    made = Operand((product.batch[1] * matrix, matrix), product.k, 1, 0, operand.dtype)
+    lines, length = (size, product.k) if along else (product.k, size)
+    steps = (operand.free, operand.depth) if along else (operand.depth, operand.free)
+    shape = (*product.batch, lines, length)
+    view = View(shape, (*operand.batch, *steps), operand.dtype, operand.offset)
+    matrix = lines * length
+    strides = (length, 1) if along else (1, length)
+    made = Operand((product.batch[1] * matrix, matrix), *strides, 0, operand.dtype)
     return task.copied(number, view, made)
