@@ -20,7 +20,7 @@ WAY = "dot tiles"
 
 @pytest.fixture
 def small(monkeypatch):
-    monkeypatch.setattr(dot_tiles, "_TERMS", 1)
+    monkeypatch.setattr(dot_tiles, "_TERMS", ((24, 1),))
     monkeypatch.setattr(dot_tiles, "_LARGE", 0)
 
 
@@ -108,6 +108,8 @@ def test_large_weights_that_change_are_read_along_their_rows():
     assert way(18, 1024, 1024, kept=[1]) != WAY
     assert way(18, 192, 1152) == WAY
     assert way(18, 128, 1024) != WAY
+    assert way(19, 384, 1024) == WAY
+    assert way(19, 320, 1024) != WAY
     assert way(18, 1024, 64) != WAY
     assert way(12, 1024, 1024) != WAY
     assert way(25, 1024, 1024) != WAY

@@ -33,8 +33,9 @@ _SIDE: Final = 2
 # Rows from which a column is read for enough products, and up to which B is read longer than
 # products take.
 _FEWEST, _MOST = 13, 24
-# Elements of B from which panels take longer, and the least terms: the sums of lanes take long.
-_LARGE, _TERMS = 1 << 16, 192
+# Elements of B from which panels take longer, and the least terms, of few rows and of more: the sums
+# of lanes take long, and tiles of more rows are half empty.
+_LARGE, _TERMS = 1 << 16, ((18, 192), (_MOST, 384))
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +209,9 @@ def dot_tiles_plan(product: Product, info: DeviceInfo) -> DotTiles | str:
         return "its tiles need 32 vector registers"
     if product.m < _FEWEST or product.m > _MOST:
         return f"it has fewer than {_FEWEST} rows, or more than {_MOST}"
-    if exceeds(_TERMS, product.k) or not exceeds(product.n * product.k, _LARGE):
-        return f"its sums have fewer than {_TERMS} terms, or a cache holds B"
+    terms = next(terms for most, terms in _TERMS if product.m <= most)
+    if exceeds(terms, product.k) or not exceeds(product.n * product.k, _LARGE):
+        return f"its sums have fewer than {terms} terms, or a cache holds B"
     return DotTiles(accumulate, lanes, _ROWS, _COLUMNS, _SIDE, _MOST)
 
 
