@@ -33,8 +33,8 @@ _SIDE: Final = 2
 # Rows from which a column is read for enough products, and up to which B is read longer than
 # products take.
 _FEWEST, _MOST = 13, 24
-# Elements of B from which panels take longer, and the least terms, of few rows and of more: the sums
-# of lanes take long, and tiles of more rows are half empty.
+# Elements of B from which panels take longer, and the least terms, of few rows and of more: sums of
+# lanes take long, and the last tiles of more rows may be half empty.
 _LARGE, _TERMS = 1 << 16, ((18, 192), (_MOST, 384))
 
 

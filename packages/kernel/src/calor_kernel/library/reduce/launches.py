@@ -97,8 +97,9 @@ def rows_given(problem: Problem, parts: int = 1, chunk: int = 0) -> tuple[Grid, 
     team = held_team(problem) if parts == 1 else None
     plan = _plan(problem, rows, chunk) if team is None else holding(problem, team)
     plan = replace(plan, late=bool(team is None and parts == 1 and over_operands(problem)))
-    if not plan.keep:
-        program = replace(program, kept=())
+    if plan.keep != "private":
+        # A result has room for one of them.
+        program = replace(program, kept=program.kept[: 1 if plan.keep else 0])
     if not problem.many:
         plan = _streaming(problem, plan)
     if parts > 1:
@@ -252,8 +253,6 @@ def _keeping(problem: Problem, plan: RowPlan) -> RowPlan:
     capacity = kept // dtype.itemsize
     if problem.layout.along.count <= capacity:
         return replace(plan, keep="private", capacity=capacity)
-    if len(program.kept) > 1:
-        return plan
     # Only results of the last pass may hold kept values that a later pass reads.
     for k, n in enumerate(program.results):
         late = schedule.along[n] and schedule.walks[n] == schedule.count - 1

@@ -7,7 +7,8 @@ Intermediate values are not stored, unless other nodes read them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Final, TypedDict, cast
@@ -31,7 +32,7 @@ from calor_kernel.library.elementwise.operations import ROWS, Step
 from calor_kernel.library.reduce.composites import COMPOSITES, composite
 from calor_kernel.library.reduce.fusion_groups import FOLDS, Role, Rows, Search
 from calor_kernel.library.reduce.job import Job, Placed
-from calor_kernel.library.reduce.program import Fold, Program, Recipe, Schedule
+from calor_kernel.library.reduce.program import Program, Recipe, Schedule
 from calor_kernel.library.reduce.program_launch import planned
 from calor_kernel.library.reduce.reduction_ops import working
 
@@ -302,18 +303,47 @@ class _Writer:
 
 
 def _with_kept(program: Program) -> Program:
-    """Return a program that keeps expensive values for later passes."""
+    """Return a program that keeps expensive values for later passes.
+
+    A value is expensive if it is computed by a step of many instructions, or from such a step's
+    value that nothing else brings to a later pass.
+    """
     schedule = Schedule(program)
     last: dict[int, int] = {}
     for n, step in program.numbered():
         for v in step.operands:
             last[v] = max(last.get(v, 0), schedule.walks[n])
+    steps = [n for n, step in program.numbered() if isinstance(step, Step) and schedule.along[n]]
+    later = [n for n in steps if last.get(n, 0) > schedule.walks[n]]
     kept = list(program.kept)
-    for n, step in program.numbered():
-        if isinstance(step, Fold) or not schedule.along[n] or n in kept:
-            continue
-        weight = ROWS[step.op].weight if step.op in ROWS else 1
-        if weight >= _HEAVY and last.get(n, 0) > schedule.walks[n]:
+    kept += [n for n in later if n not in kept and _is_heavy(program, n)]
+    # What two of them are made of is kept in their place.
+    apart = {n: [*kept, *(m for m in later if m != n)] for n in later if n not in kept}
+    times = Counter(h for n, others in apart.items() for h in _heavy_below(schedule, n, others))
+    kept += sorted(n for n, count in times.items() if count > 1)
+    for n in later:
+        if n not in kept and _heavy_below(schedule, n, kept):
             kept.append(n)
     same = [n for n in kept if program.dtype(n) is program.dtype(kept[0])]
     return replace(program, kept=tuple(same[:_KEPT]))
+
+
+def _is_heavy(program: Program, number: int) -> bool:
+    """Return whether a value is computed by a step of many instructions."""
+    step = program.step(number)
+    return isinstance(step, Step) and step.op in ROWS and ROWS[step.op].weight >= _HEAVY
+
+
+def _heavy_below(schedule: Schedule, number: int, kept: Collection[int]) -> set[int]:
+    """Return the values of heavy steps from which a value along the row is recomputed."""
+    program, found, seen, todo = schedule.program, set[int](), set[int](), [number]
+    while todo:
+        n = todo.pop()
+        step = program.step(n)
+        if n in seen or n in kept or not schedule.along[n] or not isinstance(step, Step):
+            continue
+        seen.add(n)
+        if _is_heavy(program, n):
+            found.add(n)
+        todo += step.operands
+    return found
