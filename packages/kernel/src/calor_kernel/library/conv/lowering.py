@@ -53,6 +53,10 @@ from calor_kernel.library.conv.problem import (
     forward,
     thinned,
 )
+from calor_kernel.library.conv.single_window import (
+    single_window_forward_refusal,
+    single_window_forward_works,
+)
 from calor_kernel.library.conv.window_columns_launch import columns_refusal, columns_steps
 from calor_kernel.library.conv.window_parts_launch import PARTED
 from calor_kernel.library.conv.window_products import WINDOW_PRODUCTS
@@ -88,8 +92,15 @@ _ALONG_CHANNELS: Final[Way[Convolution]] = Way(
     "depthwise along channels", refused(along_channels_refusal), made(along_channels_steps)
 )
 _ROW_PATCHES: Final[Way[Convolution]] = Way("patches", row_patches_refusal, patches_works)
+_SINGLE_WINDOW: Final[Way[Convolution]] = Way(
+    "single window",
+    single_window_forward_refusal,
+    single_window_forward_works,
+    tier=1,
+    paired=True,
+)
 # Ways of few problems, which suit those best.
-_SPECIAL: Final = (_GEMV, _ALONG_CHANNELS, _ROW_PATCHES, WINDOW_PRODUCTS)
+_SPECIAL: Final = (_GEMV, _ALONG_CHANNELS, _ROW_PATCHES, _SINGLE_WINDOW, WINDOW_PRODUCTS)
 _FORWARD: Final = (
     *_SPECIAL, PARTED, WINDOWS, _COLUMNS, SMALL_WIDTH, _ROWS, _CHANNEL_VECTORS, DIRECT
 )  # fmt: skip
