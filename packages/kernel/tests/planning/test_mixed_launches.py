@@ -40,6 +40,19 @@ def test_joined(monkeypatch, name):
     assert (sum(before.values()), sum(after.values())) == (launches, left), (before, after)
 
 
+def test_unlike_work_of_longer_plans_is_joined(monkeypatch):
+    """A plan of so many tasks as a step of some ops has, of which each layer has two that fit."""
+
+    def layers(x, y):
+        for _ in range(12):
+            x, y = calor.exp(x).sum(axis=1, keepdims=True) * x, abs(y.T)
+        return x, y
+
+    before, after = both(monkeypatch, device_with(DEAR), layers, *SQUARE)
+    assert 16 <= sum(before.values()) < 64
+    assert sum(after.values()) <= sum(before.values()) * 3 / 4, (before, after)
+
+
 @pytest.mark.parametrize(
     "name",
     """reduce rows, reduce columns, softmax, pool, concat, copying, matmul, matmul gradients, matmul

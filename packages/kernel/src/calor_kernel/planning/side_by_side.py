@@ -42,7 +42,7 @@ _UNITS: Final = 64
 # Shorter plans save less than the compilation of further kernels costs.
 _SHORT: Final = 8
 # Plans whose unlike work is joined, where launches are dear: each has kernels of its own then.
-_FEW: Final = 16
+_FEW: Final = 64
 # Launches in one: more buffers take longer to select than a launch takes to start.
 _MOST: Final = 64
 # Bytes of values that wait for a group, by falling preference. The memory of a plan may grow by a
