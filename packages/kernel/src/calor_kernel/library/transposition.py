@@ -8,7 +8,7 @@ from math import log2
 from typing import Final
 
 from calor_kernel import language as kl
-from calor_kernel.contract.choices import exceeds, hinted
+from calor_kernel.contract.choices import exceeds, hinted, is_size
 from calor_kernel.contract.info import DeviceInfo
 
 SHORT: Final = 5  # rows and columns from which squares pay, where lanes are masked
@@ -80,13 +80,26 @@ class SharedTile:
         for place in self._places(units):
             yield place % self.rows, place // self.rows
 
-    def by_columns(self, units: int) -> Iterator[tuple[kl.Number, kl.Number]]:
-        """Yield a unit's rows and columns, where neighbours have adjacent columns."""
-        for place in self._places(units):
-            yield place // self.columns, place % self.columns
+    def by_columns(self, units: int, run: int = 1) -> Iterator[tuple[kl.Number, kl.Number]]:
+        """Yield a unit's rows and first columns, where neighbours have adjacent runs of columns."""
+        across = self.columns // run
+        for place in self._places(units, run):
+            yield place // across, place % across * run
 
-    def _places(self, units: int) -> Iterator[kl.Number]:
-        return (kl.unit_index() + n for n in range(0, self.rows * self.columns, units))
+    def run(self, columns: int, itemsize: int, units: int) -> int:
+        """Return how many adjacent elements of a target a unit writes at once: those of a bank.
+
+        One where runs do not end with the rows, or if units would have none. Short elements that
+        are written alone share a word of memory with others, which costs two atomics where words
+        are the least that a device stores.
+        """
+        run = max(1, _BANK // itemsize)
+        rest = columns % run
+        whole = not is_size(rest) and rest == 0 and self.columns % run == 0
+        return run if whole and units * run <= self.rows * self.columns else 1
+
+    def _places(self, units: int, run: int = 1) -> Iterator[kl.Number]:
+        return (kl.unit_index() + n for n in range(0, self.rows * self.columns // run, units))
 
 
 def is_small(columns: int, across: int, itemsize: int, info: DeviceInfo) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from calor.dtypes import int64
 from calor.specs import Spec
 from calor_kernel import language as kl
 from calor_kernel.contract.info import DeviceInfo
@@ -151,7 +152,7 @@ def _dense(over: Transfer, info: DeviceInfo, label: str) -> Launch:
         past = bool(cached) and whole and over.nbytes > cached
     return launch(
         copy_dense,
-        Grid.line(-(-count // chunk), units),
+        Grid.line(-(-count // chunk), units, index=over.index(info) if units > 1 else int64),
         Effort(label or copy_dense.name, 0, over.nbytes),
         **over.places,
         count=count,

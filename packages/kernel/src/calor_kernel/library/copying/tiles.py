@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 from typing import Generic, TypeVar
 
 from calor_kernel import language as kl
-from calor_kernel.contract.choices import exceeds, least
+from calor_kernel.contract.choices import exceeds, is_size, least
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Effort, Grid, launch
 from calor_kernel.contract.work import Launch
@@ -81,9 +82,15 @@ def copy_transposed(
 
 @kl.kernel
 def copy_tiles(
-    source: kl.In, target: kl.Out, over: Transposition[kl.Number], *, tile: SharedTile, units: int
+    source: kl.In,
+    target: kl.Out,
+    over: Transposition[kl.Number],
+    *,
+    tile: SharedTile,
+    units: int,
+    run: int,
 ) -> None:
-    """Copy as ``copy_transposed``, in tiles of shared memory."""
+    """Copy as ``copy_transposed``, in tiles of shared memory; a unit writes runs of elements."""
     rows, columns, across, along = over.rows, over.columns, over.across, over.along
     staged = kl.shared(tile.size, source.dtype)
     strips = (rows + tile.rows - 1) // tile.rows
@@ -102,9 +109,11 @@ def copy_tiles(
     for to, value in found:
         staged[to] = value
     kl.barrier()
-    for i, j in tile.by_columns(units):
+    align = run * int(source.dtype.itemsize) if run > 1 else 0
+    for i, j in tile.by_columns(units, run):
         if (column + j < columns) & (row + i < rows):
-            target[written + (row + i) * along + column + j] = staged[j * tile.pitch + i]
+            values = kl.pack([staged[(j + e) * tile.pitch + i] for e in range(run)])
+            target.store(written + (row + i) * along + column + j, values, align=align)
 
 
 def crosses(over: Transfer, info: DeviceInfo) -> bool:
@@ -143,7 +152,10 @@ def transposing_launch(over: Transfer, info: DeviceInfo, label: str) -> Launch:
         units = tile.units(info)
         grid = Grid((cubes, 1, 1), (units, 1, 1), index=over.index(info))
         effort = Effort(label or copy_tiles.name, 0, over.nbytes)
-        return launch(copy_tiles, grid, effort, **over.places, over=problem, tile=tile, units=units)
+        run = tile.run(columns, int(over.dtype.itemsize), units)
+        starts = over.target.offset, problem.along, *problem.written
+        given = {"tile": tile, "units": units, "run": run if _divides(run, starts) else 1}
+        return launch(copy_tiles, grid, effort, **over.places, over=problem, **given)
     side = side_of(rows, columns, max(info.vector_bytes // over.dtype.itemsize, 1))
     masked = masks(info)
     effort = Effort(label or copy_transposed.name, 0, over.nbytes)
@@ -151,3 +163,9 @@ def transposing_launch(over: Transfer, info: DeviceInfo, label: str) -> Launch:
     return launch(
         copy_transposed, grid, effort, **over.places, over=problem, width=side, masked=masked
     )
+
+
+def _divides(run: int, numbers: Iterable[int]) -> bool:
+    """Return whether a number of elements divides others at every size that a plan is for."""
+    rests = [n % run for n in numbers]
+    return all(not is_size(rest) and rest == 0 for rest in rests)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Final, NamedTuple
 
-from calor.dtypes import DType, float32, int32
+from calor.dtypes import DType, float32, int32, int64
 from calor.specs import Spec
 from calor_kernel import language as kl
 from calor_kernel.contract.choices import exceeds, greatest, is_size, least
@@ -146,6 +146,11 @@ class Problem:
         several = 2 if self.expression.weight >= _LONG else 4
         return max(several // max(parts(t) for t in self.expression.dtypes), 1)
 
+    def is_even(self, width: int) -> bool:
+        """Return whether the values are whole vectors at every size that the plan is for."""
+        rest = self.count % width
+        return not is_size(rest) and rest == 0
+
     @property
     def past_caches(self) -> bool:
         """Whether the operands and results exceed the last-level cache."""
@@ -261,8 +266,9 @@ def _flat(p: Problem, request: Request) -> list[Work]:
         p = replace(p, sizes=(1,), strides=((0,),) * len(p.views))
     width = p.width if p.many else p.width * p.vectors
     chunk = p.chunk(p.units * width)
-    by = replace(p.blueprint(width), nontemporal=p.past_caches)
-    grid = Grid.line(-(-count // chunk), p.units)
+    # Cubes of many units have whole vectors alone where the values are some.
+    by = replace(p.blueprint(width), nontemporal=p.past_caches, even=p.many and p.is_even(width))
+    grid = Grid.line(-(-count // chunk), p.units, index=_index(p) if p.many else int64)
     return p.launch(elementwise_flat, "elementwise.flat", grid, count=count, chunk=chunk, by=by)
 
 
@@ -317,7 +323,9 @@ def _tiles(p: Problem, request: Request) -> list[Work]:
         units = tile.units(p.info)
         wide, tall = -(-length // tile.columns), -(-height // tile.rows)
         cubes = p.count // (length * height) * wide * tall
-        given |= {"wide": wide, "tall": tall, "by": p.blueprint(1), "tile": tile, "units": units}
+        run = tile.run(length, min(int(s.dtype.itemsize) for s in p.outputs), units)
+        by = p.blueprint(run if p.whole % _ACCESS == 0 else 1)
+        given |= {"wide": wide, "tall": tall, "by": by, "tile": tile, "units": units}
         grid = Grid.line(cubes, units, index=_index(p))
         return p.launch(elementwise_shared_tiles, "elementwise.tiles", grid, **given)
     width = side_of(height, length, p.width)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from calor_kernel import language as kl
-from calor_kernel.contract.choices import greatest, is_size
+from calor_kernel.contract.choices import greatest
 from calor_kernel.contract.info import DeviceInfo
 from calor_kernel.contract.launching import Bound, Effort, Grid, launch
 from calor_kernel.contract.work import Input, Launch, Output
@@ -135,8 +135,8 @@ def launch_many(
     each = 2 + len(moving) + shared.count(False) + len(first.targets)
     most = max((info.arguments - shared.count(True) - 1) // each, 1)
     most = min(most, info.choices if info.has("pointers") else _BODIES)
-    even = [m for m in members if _is_even(m.problem)]
-    others = [m for m in members if not _is_even(m.problem)]
+    even = [m for m in members if m.problem.is_even(_width(m.problem))]
+    others = [m for m in members if not m.problem.is_even(_width(m.problem))]
     separate = (even, others) if len(members) > most else (members,)
     return [
         # The last of several launches has the kernel of the others.
@@ -156,12 +156,6 @@ def _width(problem: Problem) -> int:
     return problem.width if problem.many else problem.width * problem.vectors
 
 
-def _is_even(problem: Problem) -> bool:
-    """Return whether a tensor is of whole vectors at every size that its plan is for."""
-    rest = problem.count % _width(problem)
-    return not is_size(rest) and rest == 0
-
-
 def _launch(
     members: Sequence[Member],
     steps: tuple[int, ...],
@@ -176,7 +170,7 @@ def _launch(
     chunk = step * turns(total, step, first.info, _STEPS) if first.many else first.chunk(step)
     blueprints = [m.problem.blueprint(width) for m in members]
     align = tuple(map(min, zip(*(b.align for b in blueprints), strict=True)))
-    even = all(_is_even(m.problem) for m in members)
+    even = all(m.problem.is_even(_width(m.problem)) for m in members)
     by = replace(blueprints[0], steps=steps, align=align, even=even)
     # Groups beyond the last are empty, and have its buffers.
     held = [*members, *[members[-1]] * (padded - len(members))]

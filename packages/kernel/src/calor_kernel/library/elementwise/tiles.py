@@ -150,7 +150,7 @@ def elementwise_shared_tiles(
     tile: SharedTile,
     units: int,
 ) -> None:
-    """Compute tiles in shared memory, one a cube.
+    """Compute tiles in shared memory, one a cube; a unit writes ``by.width`` adjacent values.
 
     ``wide`` and ``tall``: the numbers of tiles along the last axis and along the other.
     """
@@ -171,14 +171,16 @@ def elementwise_shared_tiles(
             if (i < rows) & (j < columns):
                 staged[k][j * tile.pitch + i] = sources[k][starts[k] + j * strides[k][-1] + i]
     kl.barrier()
-    for i, j in tile.by_columns(units):
+    for i, j in tile.by_columns(units, by.width):
         if (i < rows) & (j < columns):
             values: list[Value] = []
             for k, dtype in enumerate(operands):
                 if k in tiling.across:
-                    values.append(staged[k][j * tile.pitch + i])
+                    run = [staged[k][(j + e) * tile.pitch + i] for e in range(by.width)]
+                    values.append(kl.pack(run))
                 else:
                     place = starts[k] + i * strides[k][axis] + j * strides[k][-1]
-                    values.append(load(sources[k], dtype, place, 1))
+                    step = strides[k][-1] if by.steps[k] < 0 else by.steps[k]
+                    values.append(load(sources[k], dtype, place, by.width, step=step))
             made = by.expression.evaluate(values)
-            by.write(targets, base + i * pitch + j, made)
+            by.write(targets, base + i * pitch + j, made, dense=by.width > 1)
