@@ -8,6 +8,7 @@ method costs little, and what the method does not use makes no new trace.
 from __future__ import annotations
 
 import functools
+import itertools
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
@@ -61,7 +62,7 @@ class _Search:
                 self._each(parts, names, depth)
 
     def _each(self, values: Iterable[Any], names: frozenset[str], depth: int) -> None:
-        for value in values:
+        for value in itertools.islice(values, _MOST):
             self.visit(value, names, depth + 1)
 
     def _function(self, function: types.FunctionType, depth: int) -> None:
