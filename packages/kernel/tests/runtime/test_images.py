@@ -10,7 +10,7 @@ from time import monotonic, sleep
 import pytest
 
 from calor.dtypes import float32, int64
-from calor.errors import CompileError
+from calor.errors import CompileError, DeviceError, OutOfMemoryError
 from calor_interpreter.device import MANY_UNITS, LanesDevice, LanesToolchain
 from calor_kernel.contract.work import Build
 from calor_kernel.device import images, workers
@@ -126,6 +126,33 @@ def test_a_second_process_compiles_nothing(own_cache):
     third = Kernels(LanesDevice(replace(device.info, features=frozenset())))
     third.load([dense(8)])
     assert (third.compiled, third.found) == (1, 0)
+
+
+@pytest.mark.parametrize("error", [CompileError, DeviceError])
+def test_a_stored_image_that_the_driver_refuses_is_compiled_anew(own_cache, monkeypatch, error):
+    device = LanesDevice()
+    Kernels(device).load([dense(8), dense(16)])
+    load, seen = device.queue.load, []
+
+    def refusing(image, made):
+        seen.append(made)
+        if len(seen) == 1:
+            raise error("an image of another driver")
+        return load(image, made)
+
+    monkeypatch.setattr(device.queue, "load", refusing)
+    kernels = Kernels(device)
+    kernels.load([dense(8), dense(16)])
+    assert (kernels.compiled, kernels.found, len(seen)) == (1, 1, 3)
+
+    def short_of_memory(image, made):
+        raise OutOfMemoryError("no memory for a module")
+
+    monkeypatch.setattr(device.queue, "load", short_of_memory)
+    again = Kernels(device)
+    with pytest.raises(OutOfMemoryError, match="for a module"):
+        again.load([dense(8)])
+    assert again.compiled == 0
 
 
 def test_what_was_loaded_before_a_refused_kernel_is_kept(own_cache, monkeypatch):

@@ -2,8 +2,8 @@
 
 A device is opened anew with an empty cache, computes, is opened again and computes from what it
 kept. In between, files are cut, changed in one byte, emptied, replaced by noise or by each other's
-contents, as a full disk, a crash, or a copy of half a cache leaves them. Results are those of
-NumPy each time.
+contents, as a full disk, a crash, or a copy of half a cache leaves them; or a driver, another one
+since, refuses each compiled kernel that it is given. Results are those of NumPy each time.
 """
 
 from __future__ import annotations
@@ -12,17 +12,19 @@ import inspect
 import os
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
+from unittest.mock import patch
 from zlib import crc32
 
 import numpy as np
 
 import calor
+from calor.backends.device import Device
 from calor.dtypes import float32
-from calor.errors import DeviceError
+from calor.errors import CompileError, DeviceError
 from calor.plugins.registry import Registry
 
 from .base import Array, Check, Place
@@ -107,12 +109,34 @@ def _programs() -> list[Callable[..., Any]]:
     ]  # fmt: skip
 
 
-def _session(name: str, x: Array, y: Array) -> list[Array]:
+@contextmanager
+def _refusing(device: Device, refused: list[int]) -> Iterator[None]:
+    """Let the driver of a device that runs kernels refuse each image when it comes first."""
+    engine = getattr(device.backend, "engine", None)
+    if engine is None:
+        yield
+        return
+    queue = type(engine(device.index).kernels.device.queue)
+    load, seen = queue.load, set[bytes]()
+
+    def once(self: Any, image: bytes, kernel: Any) -> Any:
+        if image not in seen:
+            seen.add(image)
+            refused[0] += 1
+            raise CompileError("an image of another driver")
+        return load(self, image, kernel)
+
+    with patch.object(queue, "load", once):
+        yield
+
+
+def _session(name: str, x: Array, y: Array, refused: list[int] | None = None) -> list[Array]:
     """Return the results of the programs on a device that is opened for them."""
     registry = Registry()
     device = registry.device(name)
+    refusing = nullcontext() if refused is None else _refusing(device, refused)
     try:
-        with calor.device(device):
+        with calor.device(device), refusing:
             given = calor.asarray(x), calor.asarray(y)
             return [calor.jit(program)(*given).numpy(copy=True) for program in _programs()]
     finally:
@@ -120,14 +144,35 @@ def _session(name: str, x: Array, y: Array) -> list[Array]:
         device.backend.close()
 
 
-def _run(change: str, place: Place) -> None:
-    name = place.plain.name
-    registry = Registry()
+def _can_be_opened(name: str) -> bool:
     try:
-        if registry.is_scheme(name.partition(":")[0]):
-            return
+        return not Registry().is_scheme(name.partition(":")[0])
     except DeviceError:
         # A device that is in no registry cannot be opened again.
+        return False
+
+
+def _refused(place: Place) -> None:
+    name = place.plain.name
+    if not _can_be_opened(name):
+        return
+    rng = np.random.default_rng([place.seed, crc32(b"refused")])
+    x, y = rng.integers(-9, 10, (2, 5, 7)).astype(np.float32)
+    wants, refused = [program(x, y) for program in _programs()], [0]
+    with tempfile.TemporaryDirectory() as folder, cache_in(folder):
+        for turn in ("as it was", "refused", "after that"):
+            if turn == "refused" and not files(Path(folder)):
+                return
+            found = _session(name, x, y, refused if turn == "refused" else None)
+            for k, (got, want) in enumerate(zip(found, wants, strict=True)):
+                assert np.allclose(got, want, 1e-4, 1e-4), (
+                    f"program {k} with kernels {turn}: {got.tolist()}, not {want.tolist()}"
+                )
+
+
+def _run(change: str, place: Place) -> None:
+    name = place.plain.name
+    if not _can_be_opened(name):
         return
     rng = np.random.default_rng([place.seed, crc32(change.encode())])
     x, y = rng.integers(-9, 10, (2, 5, 7)).astype(np.float32)
@@ -145,7 +190,7 @@ def _run(change: str, place: Place) -> None:
 
 
 def damaged_caches() -> Iterator[Check]:
-    """Yield a check of damaged files, and one of files under each other's names."""
+    """Yield checks of damaged files, of files under each other's names, and of refused kernels."""
     for change in _CHANGES:
         yield Check(
             kind="stored",
@@ -159,3 +204,13 @@ def damaged_caches() -> Iterator[Check]:
             dtypes=(float32,),
             looks=True,
         )
+    yield Check(
+        kind="stored",
+        subject="caches-refused",
+        tier="training",
+        contract=CONTRACT.format("refused by the driver"),
+        run=_refused,
+        text=lambda: "\n".join(inspect.getsource(f) for f in (_refused, _refusing, _session)),
+        dtypes=(float32,),
+        looks=True,
+    )

@@ -12,6 +12,7 @@ import copy
 import inspect
 import pickle
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -27,7 +28,7 @@ from .base import Array, Check, Place
 
 CONTRACT: Final = "a parametrized tensor is what its chain makes of its originals, after anything"
 PACKAGE: Final = "calor_nn"
-_HISTORIES, _ACTIONS = 8, 16
+_HISTORIES, _ACTIONS = 8, 18
 _NEAR: Final = 2e-4
 Rng = np.random.Generator
 
@@ -317,6 +318,56 @@ class _History:
                 p[...] = p * 0
         self.names.append(f"copied in way {way}")
 
+    def quiet(self) -> None:
+        """Look several times, without gradients too: a look in training changes the vectors."""
+        name = self.name(True)
+        model = self.models[name]
+        quiet, compiled = bool(self.rng.integers(2)), bool(self.rng.random() < 0.2)
+
+        def look(layer: Any) -> Any:
+            return getattr(layer, name) * 1
+
+        run, looks = calor.jit(look) if compiled else look, int(self.rng.integers(1, 4))
+        self.names.append(f"{name} looked at {looks} times, quiet {quiet}, compiled {compiled}")
+        for number in range(looks):
+            with calor.no_grad() if quiet else nullcontext():
+                made = run(self.layer)
+            model.seen(self.layer.training)
+            got, want = made.detach().numpy(), model.value()
+            off = float(np.max(np.abs(got - want)))
+            told = f"after {'; '.join(self.names)}: look {number}"
+            assert off <= _NEAR * (1 + float(np.max(np.abs(want)))), f"{told}: {got}, not {want}"
+            learns = not quiet and name not in self.frozen
+            assert made.requires_grad is learns, f"{told}: requires a gradient: {not learns}"
+
+    def loaded(self) -> None:
+        """Load a state of other numbers, whole or in part: what is in it holds, the rest stays."""
+        state = self.layer.state_dict()
+        made = {
+            key: calor.asarray(np.asarray(self.rng.normal(size=value.shape), np.float32))
+            for key, value in state.items() if self.rng.random() < 0.7
+        }  # fmt: skip
+        for key, value in made.items():
+            if key.endswith(("_u", "_v")):
+                made[key] = value / calor.sqrt(calor.sum(value * value))
+        whole = made.keys() == state.keys()
+        self.layer.load_state_dict(made, strict=whole)
+        for name, model in self.models.items():
+            held, several = f"parametrizations.{name}.original", len(model.parts) > 1
+            for k in range(len(model.parts)):
+                key = (f"{held}{k}" if several else held) if model.maps else name
+                if key in made:
+                    model.parts[k] = made[key].numpy().astype(np.float64)
+            if model.maps:
+                self.synchronize(name)
+            for place, one in enumerate(model.maps):
+                for part in ("_u", "_v") if isinstance(one, _Singular) else ():
+                    key = f"parametrizations.{name}.{place}.{part}"
+                    got = getattr(one, part[1:])
+                    same = key not in made or np.allclose(got, made[key].numpy(), atol=1e-6)
+                    assert same, f"{key} is {got} after it was loaded"
+        self.names.append(f"loaded {sorted(made)}, the whole: {whole}")
+
     def slope(self) -> None:
         """Compare gradients at the originals with differences of the model."""
         name = self.name(True)
@@ -365,7 +416,8 @@ class _History:
 
     def go(self) -> None:
         actions = [self.register, self.register, self.assign, self.remove, self.mode, self.copied,
-                   self.slope, self.refused, self.freeze]  # fmt: skip
+                   self.slope, self.refused, self.freeze, self.quiet, self.quiet,
+                   self.loaded]  # fmt: skip
         self.register()
         for _ in range(_ACTIONS):
             self.compare()

@@ -216,12 +216,21 @@ class _Cache(Driven):
 
     def do_refused(self) -> None:
         """Rows that do not fit leave everything as it was."""
-        keys, values = self.rows(2)
-        bad = self.one(
-            (keys[..., :1, :], values), (keys[0], values[0]), self.rows(self.most + 1),
-            (np.concatenate([keys, keys], 3), values), (keys, np.concatenate([values, values], 0)),
+        rows = [*self.rows(2)]
+        side, axis = int(self.rng.integers(2)), int(self.rng.integers(4))
+        given = rows[side]
+        # Narrower by one, wider by one, and what would be repeated along the axis or left out.
+        size = given.shape[axis]
+        wrong = self.one(
+            given.take(range(size - 1), axis), given.take([*range(size), 0], axis),
+            np.concatenate([given, given], axis), given[0],
+            given.take([0], axis) if size > 1 else given.take([], axis),
         )  # fmt: skip
-        refused(lambda: self.cache.update(*map(calor.asarray, bad)), "rows that do not fit")
+        rows[side] = wrong
+        bad = self.one(rows, rows, self.rows(self.most + 1))
+        told = f"rows that do not fit: {[r.shape for r in bad]}"
+        with calor.no_grad() if coin(self.rng) else nullcontext():
+            refused(lambda: self.cache.update(*map(calor.asarray, bad)), told)
 
     def do_reset(self) -> None:
         self.cache.reset()

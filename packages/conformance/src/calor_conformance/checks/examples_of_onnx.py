@@ -1,8 +1,8 @@
 """The examples of operators that the package ``onnx`` has for those who implement them.
 
-Each is a model with inputs and outputs. Those of operators without a row in this suite are always
-run, those of the others in a drawn part: in old opsets, with types that are rare, and as the
-function that an operator stands for. What comes out is what the example says.
+Each is a model with inputs and outputs. Of operators without a row in this suite most are run, of
+the others a few, drawn: in old opsets, with types that are rare, and as the function that an
+operator stands for. What comes out is what the example says.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from .imported_models import GROUPS, PACKAGE, agree, rows
 CONTRACT: Final = "an operator gives what its examples in the package onnx give"
 _CASES: Final = "onnx.backend.test.case.node"
 _LEARNED: Final = "ai_onnx_ml"
-# What draws; pools, of which there are rows, and whose examples take seconds; and pictures.
+# What draws; pools, of which there are rows, and whose examples take seconds to make; and pictures.
 _LEFT_OUT: Final = frozenset(
     {"bernoulli", "averagepool", "lppool", "maxpool", "_image_decoder_data", _LEARNED}
 )
-# The examples of so many operators with rows are run, and of so many of each operator.
-_SHARE: Final = 0.25
+# So many examples of an operator are run, and of one with a row.
 _MOST: Final = 14
+_FEW: Final = 1
 # A device that compiles runs one example among so many.
 _COMPILED: Final = 24
 _NEAR: Final = {"bfloat16": 3e-2, "float16": 4e-3}
@@ -42,15 +42,14 @@ def _plain(name: str) -> str:
     return name.replace("_", "").lower()
 
 
-def _modules(rng: np.random.Generator) -> list[str]:
-    """Return names of modules of examples: of operators without a row, and some of the others."""
+def _modules() -> dict[str, int]:
+    """Return the modules of examples by name, with how many of their examples are run."""
     known = {_plain(name) for group in GROUPS for name in rows(group)}
     package = import_module(_CASES)
     learned = import_module(f"{_CASES}.{_LEARNED}")
     names = [m.name for m in iter_modules(package.__path__) if m.name not in _LEFT_OUT]
     names += [f"{_LEARNED}.{m.name}" for m in iter_modules(learned.__path__)]
-    drawn = rng.random(len(names)) < _SHARE
-    return [n for n, d in zip(names, drawn, strict=True) if d or _operator(n) not in known]
+    return {n: _FEW if _operator(n) in known else _MOST for n in names}
 
 
 def _operator(module: str) -> str:
@@ -94,10 +93,10 @@ def _ask(example: Any, device: Any, simplify: bool) -> None:
 
 def _run(place: Place) -> None:
     rng, number = np.random.default_rng([place.seed, 913]), 0
-    for module in _modules(rng):
+    for module, most in _modules().items():
         examples = _examples(module)
         assert examples, f"{module} has no examples"
-        for k in rng.permutation(len(examples))[:_MOST]:
+        for k in rng.permutation(len(examples))[:most]:
             number += 1
             if place.tries(number, _COMPILED):
                 _ask(examples[k], place.device, bool(rng.random() < 0.7))

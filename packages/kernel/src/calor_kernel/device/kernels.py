@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
-from calor.errors import CompileError
+from calor.errors import CompileError, DeviceError, OutOfMemoryError
 from calor.graph.attributes import exact
 from calor_kernel.contract.work import Build
 from calor_kernel.device.images import Images
@@ -98,10 +98,11 @@ class Kernels:
         cold: dict[Key, str | None] = {}
         for key in keys:
             name, stored = self._stored(key)
-            if stored is None:
+            function = None if stored is None else self._accepted(*stored)
+            if function is None:
                 cold[key] = name
             else:
-                self._functions[key] = self._loaded(*stored)
+                self._functions[key] = function
                 self.found += 1
         early = self._early
         tasks = [early.pop(k) if k in early else Task(self._job(k)) for k in cold]
@@ -116,6 +117,18 @@ class Kernels:
             for task in early.values():
                 task.take()
             early.clear()
+
+    def _accepted(self, image: bytes, kernel: Kernel) -> Any:
+        """Return the function of a stored image; None if the driver, another one now, refuses it.
+
+        Then it is compiled anew, which also tells what is wrong if it is not the image.
+        """
+        try:
+            return self._loaded(image, kernel)
+        except OutOfMemoryError:
+            raise
+        except DeviceError:
+            return None
 
     def _loaded(self, image: bytes, kernel: Kernel) -> Any:
         """Return a kernel's function; CompileError if its cubes exceed the shared memory."""
