@@ -1,4 +1,4 @@
-"""Files of weights that others wrote: blocks of GGUF by the layout of each bit, shards, pickles.
+"""Files of weights: blocks of GGUF by the layout of each bit, shards, and drawn trees in each form.
 
 Blocks are drawn byte by byte, and each weight is read as the format describes it, alone.
 """
@@ -10,7 +10,7 @@ import io
 import json
 import struct
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 
 import calor
-from calor.dtypes import bfloat16, float32
+from calor.dtypes import ALL, DType, bfloat16, bool_, float32
 from calor.errors import FormatError
 
 from .base import Array, Check, Place
@@ -26,6 +26,7 @@ from .base import Array, Check, Place
 CONTRACT: Final = "a file of weights gives the numbers that its format means"
 Rng = np.random.Generator
 _ALIGNED: Final = 32
+_TURNS: Final = 6
 
 
 def _half(block: bytes, at: int) -> float:
@@ -223,8 +224,97 @@ def _read_shards(rng: Rng) -> None:
             assert "layer9.weight" not in held, "a name that is nowhere"
 
 
+_NAMES: Final = ("w", "layer.0.weight", "a/b", "ä ü", "", "0", "__meta__", "shape", "x" * 70)
+
+
+def _bits(rng: Rng, dtype: DType) -> Array:
+    """Return numbers of any bits, or none at all."""
+    shape = tuple(int(n) for n in rng.integers(0, 4, int(rng.integers(0, 4))))
+    kind = np.dtype(dtype.numpy)
+    if dtype is bool_:
+        return np.asarray(rng.integers(0, 2, shape), np.bool_)
+    raw = rng.bytes(int(np.prod(shape)) * kind.itemsize)
+    return np.frombuffer(raw, kind).reshape(shape).copy()
+
+
+def _drawn(rng: Rng, among: Sequence[DType]) -> dict[str, Array]:
+    names = [_NAMES[int(i)] for i in rng.permutation(len(_NAMES))[: int(rng.integers(1, 7))]]
+    return {n: _bits(rng, among[int(rng.integers(len(among)))]) for n in names}
+
+
+def _alike(got: Any, want: Array, what: str) -> None:
+    host = got.numpy() if isinstance(got, calor.Tensor) else np.asarray(got)
+    assert host.dtype == want.dtype, f"{what}: {host.dtype}, not {want.dtype}"
+    assert host.shape == want.shape, f"{what}: shape {host.shape}, not {want.shape}"
+    assert host.tobytes() == want.tobytes(), f"{what}: {host}, not {want}"
+
+
+def _held(held: Any, arrays: dict[str, Array], what: str) -> None:
+    """Compare a file of safetensors, or a folder of them, with what was written."""
+    assert sorted(held) == sorted(arrays), f"{what}: names {sorted(held)}, not {sorted(arrays)}"
+    for name, array in arrays.items():
+        told = held.specs[name]
+        assert (told.shape, np.dtype(told.dtype.numpy)) == (array.shape, array.dtype), (
+            f"{what}: {name!r} of {array.dtype}{array.shape} is told as {told}"
+        )
+        _alike(held[name], array, f"{what}: {name!r}")
+        _alike(held.tensor(name, device="numpy"), array, f"{what}: the tensor {name!r}")
+
+
+def _write_drawn(rng: Rng) -> None:
+    """Tensors of every dtype and any bits in a stream, a file, and a folder of several files."""
+    for _ in range(_TURNS):
+        arrays = _drawn(rng, ALL)
+        given = {n: a if rng.random() < 0.3 else calor.asarray(a, device="numpy")
+                 for n, a in arrays.items()}  # fmt: skip
+        texts = {"author": "ü", "": "x"} if rng.random() < 0.5 else {}
+        stream = io.BytesIO()
+        calor.write_safetensors(stream, given, texts)
+        _held(calor.read_safetensors(io.BytesIO(stream.getvalue())), arrays, "a stream")
+        with tempfile.TemporaryDirectory() as folder:
+            root, files = Path(folder), int(rng.integers(1, 4))
+            path = root / "one.safetensors"
+            calor.write_safetensors(path, given, texts)
+            assert path.read_bytes() == stream.getvalue(), "a file has other bytes than a stream"
+            held = calor.read_safetensors(path)
+            told = {key: text for key, text in held.metadata.items() if "calor." not in key}
+            assert told == texts, f"metadata {told}, not {texts}"
+            _held(held, arrays, "a file")
+            path.unlink()
+            where = {n: f"part-{rng.integers(files)}.safetensors" for n in arrays}
+            for file in {*where.values()}:
+                own = {n: given[n] for n in arrays if where[n] == file}
+                calor.write_safetensors(root / file, own, texts)
+            index = {"metadata": {"total_size": 1}, "weight_map": where}
+            if len({*where.values()}) > 1 or rng.random() < 0.5:
+                (root / "model.safetensors.index.json").write_text(json.dumps(index), "utf-8")
+            _held(calor.read_safetensors(root), arrays, f"a folder of {files} files")
+
+
+def _load_numpys(rng: Rng) -> None:
+    """Arrays that NumPy wrote, one or several, compressed or not, in either order of axes."""
+    among = [d for d in ALL if np.dtype(d.numpy).isbuiltin == 1]
+    for _ in range(_TURNS):
+        arrays = {n or "one": a for n, a in _drawn(rng, among).items() if "/" not in n}
+        arrays = {n: np.asfortranarray(a) if rng.random() < 0.5 else a for n, a in arrays.items()}
+        stream = io.BytesIO()
+        (np.savez_compressed if rng.random() < 0.5 else np.savez)(stream, **arrays)  # type: ignore[arg-type]
+        made = calor.load(io.BytesIO(stream.getvalue()), device="numpy")
+        assert [*made] == [*arrays], f"names {[*made]}, not {[*arrays]}"
+        for name, array in arrays.items():
+            _alike(made[name], array, f"{name!r} of several")
+            one = io.BytesIO()
+            np.save(one, array)
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / "one.npy"
+                path.write_bytes(one.getvalue())
+                for file in (path, io.BytesIO(one.getvalue())):
+                    _alike(calor.load(file, device="numpy"), array, f"{name!r} alone")
+
+
 _ASPECTS: Final[dict[str, Callable[[Rng], None]]] = {
     "gguf-blocks": _read_blocks, "gguf-plain": _read_plain, "safetensors-shards": _read_shards,
+    "safetensors-drawn": _write_drawn, "numpy-drawn": _load_numpys,
 }  # fmt: skip
 
 
@@ -233,7 +323,7 @@ def _run(name: str, place: Place) -> None:
 
 
 def weight_files() -> Iterator[Check]:
-    """Yield a check of each kind of file of weights that is only read."""
+    """Yield a check of each kind of file of weights."""
     for name, aspect in _ASPECTS.items():
         yield Check(
             kind="transfers",
