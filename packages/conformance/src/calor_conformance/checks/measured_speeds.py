@@ -251,6 +251,49 @@ def _tried(rng: Rng) -> None:
             assert calls == [b.calls for b, _, _ in found], "what was tried is tried again"
 
 
+def _asked(rng: Rng) -> None:
+    """No trial calls a function of the host, alone or in a body of control flow."""
+    clock, called = _Clock(), list[int]()
+    size = int(rng.integers(4, 12))
+    like = calor.asarray(np.zeros((size, size), np.float32), device="numpy")
+
+    def note(x: Any) -> Any:
+        called.append(x.shape[0])
+        return x
+
+    def told(x: Any) -> Any:
+        return calor.callback(note, like, x)
+
+    def repeated(x: Any) -> Any:
+        return calor.fori_loop(0, 2, lambda _, y: told(calor.tanh(y)), x)
+
+    def chosen(x: Any) -> Any:
+        return calor.cond(calor.sum(x) > 0, told, lambda y: y * 2, x)
+
+    with tempfile.TemporaryDirectory() as folder, _kept_in(folder) as (speeds, figures):
+        options = import_module(f"{PACKAGE}.options")
+        routers = import_module(f"{PACKAGE}.backend")
+        found = [_device(f"asked{n}", rng, clock, computes=True) for n in range(2)]
+        names = [speeds.name_of(device) for _, device, _ in found]
+        for n, name in enumerate(names):
+            figures.kept(("speeds", name), lambda: (1e-5, 1e-4, 1e-10, 1e-10))
+            figures.kept(("transfer", name, names[1 - n]), lambda: (2e-4, 1e-10))
+        tried = []
+        for program in (None, told, repeated, chosen):
+
+            def whole(x: Any, inside: Any = program) -> Any:
+                made = calor.tanh(x @ x) + calor.exp(x)
+                return made if inside is None else inside(made)
+
+            before = sum(backend.calls for backend, _, _ in found)
+            router = routers.RouterBackend([device for _, device, _ in found])
+            with patch.object(options, "perf_counter", clock):
+                router.compile(0, calor.trace(whole, like))
+            tried.append(sum(backend.calls for backend, _, _ in found) > before)
+            assert not called, f"a trial calls {program} of the host {len(called)} times"
+        assert tried == [True, False, False, False], f"tried are {tried}"
+
+
 def _files(rng: Rng) -> None:
     """Figures are kept for other processes, by what they are of."""
     with tempfile.TemporaryDirectory() as folder:
@@ -304,6 +347,7 @@ def _measured(place: Place) -> None:
 
 
 def _placed(place: Place) -> None:
+    _asked(np.random.default_rng([place.seed, 963, 4]))
     for turn in range(_TURNS):
         _tried(np.random.default_rng([place.seed, 963, 3, turn]))
 
