@@ -112,7 +112,7 @@ class _Singular(_Map):
 
     def __init__(self, rng: Rng, value: Any) -> None:
         self.dim = int(rng.integers(-value.ndim, value.ndim))
-        self.count = int(rng.integers(1, 4))
+        self.count = int(rng.choice((1, 1, 2, 3)))
         self.module = _parts()[1].SpectralNorm(value, self.count, self.dim)
         self.u, self.v = (self.module.state_dict()[n].numpy().astype(float) for n in ("_u", "_v"))
         if value.ndim > 1:
@@ -240,11 +240,11 @@ class _History:
         name = self.name()
         model, value = self.models[name], getattr(self.layer, name).detach()
         model.seen(self.layer.training)
-        kind = int(self.rng.integers(4))
+        kind = int(self.rng.integers(5))
         made: Any = _Map(self.rng, bool(kind % 2))
         if kind == 2 and not model.maps:
             made = _Lengths(self.rng, value.shape)
-        elif kind == 3 and value.ndim > 1:
+        elif kind > 2 and value.ndim > 1:
             made = _Singular(self.rng, value)
         before = model.value()
         self.parametrize.register_parametrization(self.layer, name, made.module)
@@ -320,8 +320,18 @@ class _History:
 
     def quiet(self) -> None:
         """Look several times, without gradients too: a look in training changes the vectors."""
-        name = self.name(True)
+        singular = [n for n, m in self.models.items()
+                    if any(isinstance(one, _Singular) for one in m.maps)]  # fmt: skip
+        name = str(self.rng.choice(singular)) if singular else self.name(True)
         model = self.models[name]
+        if singular and self.rng.random() < 0.8:
+            # Vectors of other numbers are far from where looks lead them.
+            self.layer.train()
+            for k, held in enumerate(self.originals(name)):
+                value = np.asarray(self.rng.normal(size=held.shape), np.float32)
+                with calor.no_grad():
+                    held[...] = calor.asarray(value)
+                model.parts[k] = value.astype(np.float64)
         quiet, compiled = bool(self.rng.integers(2)), bool(self.rng.random() < 0.2)
 
         def look(layer: Any) -> Any:

@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 
 import calor
-from calor.dtypes import ALL, DType, bfloat16, bool_, float32
+from calor.dtypes import ALL, DType, bfloat16, bool_, complex128, float32
 from calor.errors import FormatError
 
 from .base import Array, Check, Place
@@ -26,7 +26,7 @@ from .base import Array, Check, Place
 CONTRACT: Final = "a file of weights gives the numbers that its format means"
 Rng = np.random.Generator
 _ALIGNED: Final = 32
-_TURNS: Final = 6
+_TURNS: Final = 12
 
 
 def _half(block: bytes, at: int) -> float:
@@ -238,8 +238,21 @@ def _bits(rng: Rng, dtype: DType) -> Array:
 
 
 def _drawn(rng: Rng, among: Sequence[DType]) -> dict[str, Array]:
-    names = [_NAMES[int(i)] for i in rng.permutation(len(_NAMES))[: int(rng.integers(1, 7))]]
-    return {n: _bits(rng, among[int(rng.integers(len(among)))]) for n in names}
+    names = [_NAMES[int(i)] for i in rng.permutation(len(_NAMES))[: int(rng.integers(1, 9))]]
+    made = {n: _bits(rng, among[int(rng.integers(len(among)))]) for n in names}
+    # complex128 is written as pairs of float64.
+    made[names[0]] = _bits(rng, complex128) if rng.random() < 0.4 else made[names[0]]
+    return {n: _laid(rng, a) for n, a in made.items()}
+
+
+def _laid(rng: Rng, array: Array) -> Array:
+    """Return an array of the same elements whose axes lie in another order, or run backwards."""
+    way = int(rng.integers(4))
+    if way == 1:
+        return array.T.copy().T
+    if way == 2:
+        return np.asarray(np.flip(np.asarray(np.flip(array)).copy()))
+    return np.repeat(array, 2, -1)[..., ::2] if way == 3 and array.ndim else array
 
 
 def _alike(got: Any, want: Array, what: str) -> None:
