@@ -189,10 +189,13 @@ def test_a_connection_ends_when_it_says_so(server: LocalModels) -> None:
 
 
 def test_who_is_slow_or_idle_is_not_waited_for(server: LocalModels) -> None:
-    assert sent(server, INFER + length(BODY) + BODY[:5])[0] == 408
-    assert sent(server, INFER[:30])[0] == 408
-    with connected(server) as connection:
-        assert connection.recv(1) == b""
+    with connected(server) as body, connected(server) as head, connected(server) as nothing:
+        # Each waits for the server, which has a second of patience with all of them.
+        body.sendall(INFER + length(BODY) + BODY[:5])
+        head.sendall(INFER[:30])
+        assert read(body)[0] == 408
+        assert read(head)[0] == 408
+        assert nothing.recv(1) == b""
 
 
 def test_who_leaves_in_the_midst_of_a_body_leaves_nothing(server: LocalModels) -> None:

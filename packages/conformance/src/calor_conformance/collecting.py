@@ -18,8 +18,8 @@ _others = False
 # begun: a deep search has them for hours.
 _ALL_AGAIN = 256
 _begun = 0
-# How many new objects are looked through together; most checks make fewer.
-_SELDOM = 20_000
+# How many new objects are looked through together: of many, more are gone by then.
+_SELDOM = 100_000
 
 
 def _others_froze() -> bool:
@@ -45,20 +45,28 @@ def paused_collections() -> Iterator[None]:
             gc.enable()
 
 
+def settle() -> None:
+    """Exclude what stays of all that was made since from later collections, within such a block."""
+    global _begun
+    if not _quick:
+        return
+    _begun += 1
+    if _begun % _ALL_AGAIN == 0:
+        gc.unfreeze()
+    # What is garbage now would stay.
+    gc.collect()
+    gc.freeze()
+
+
 @contextmanager
 def quick_collections() -> Iterator[None]:
     """Exclude the objects that exist now from later garbage collections.
 
     In a block within another one, that is what stays of all that was made since.
     """
-    global _begun, _quick
+    global _quick
     if _quick:
-        _begun += 1
-        if _begun % _ALL_AGAIN == 0:
-            gc.unfreeze()
-        # What is garbage now would stay.
-        gc.collect()
-        gc.freeze()
+        settle()
         yield
         return
     stays = _others_froze()

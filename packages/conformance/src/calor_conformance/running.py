@@ -11,17 +11,21 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from calor.backends.device import Device
 from calor.errors import FormatError
 
 from . import packing, suite
 from .checks.base import Check, Place
+from .collecting import settle
 from .outcomes import Result
 from .strict.backend import strict_of
 from .watchdog import Watchdog
 
 PACK = 64
+# Packs after which garbage collections look no more at what there is: many checks ask for one.
+_SETTLES: Final = 128
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,9 @@ def run(
         left = [c for c in asked if c.name not in log.results]
         watchdog = Watchdog(options.timeout, None if stuck is None else partial(_stuck, log, stuck))
         with watchdog.running():
-            for pack in packing.packs(left, options.pack):
+            for n, pack in enumerate(packing.packs(left, options.pack), 1):
+                if n % _SETTLES == 0:
+                    settle()
                 if end is not None and time.monotonic() > end:
                     yield from (Result(c.name, "not_run", "beyond the time budget") for c in pack)
                     continue

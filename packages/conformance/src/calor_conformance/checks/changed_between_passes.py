@@ -24,7 +24,7 @@ from calor.transforms.state import Stateful
 from .base import Array, Check, Place
 
 CONTRACT: Final = "gradients are those of the forward pass as it was, whatever changed since"
-_HISTORIES, _CHANGES, _SIDE, _NEAR = 14, 4, 3, 1e-5
+_HISTORIES, _CHANGES, _SIDE, _NEAR = 8, 4, 3, 1e-5
 Rng = np.random.Generator
 
 

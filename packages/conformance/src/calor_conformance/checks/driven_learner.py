@@ -142,7 +142,7 @@ class _Learner(Driven):
     """A learner that fails, beside fresh ones that do not."""
 
     events = 6
-    histories = 10
+    histories = 6
 
     def build(self) -> None:
         dtypes = self.place.plain.info.dtypes

@@ -10,7 +10,6 @@ first of them is asked for, as are extremes so far.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final
@@ -21,6 +20,7 @@ import numpy as np
 import calor
 from calor.dtypes import DType, as_dtype, int64
 
+from ..rows.definitions import written
 from .base import Array, Check, Place
 
 CONTRACT: Final = "a sort of {} is stable and complete, whatever order the keys come in"
@@ -223,4 +223,4 @@ def hard_orders() -> Iterator[Check]:
 
 
 def _text(ask: _Ask) -> str:
-    return "\n".join(inspect.getsource(f) for f in (_run, ask, _keys, _killer))
+    return "\n".join(written(f) for f in (_run, ask, _keys, _killer))

@@ -8,7 +8,6 @@ float32's roundoff as the terms are large together. NumPy has the sum in float64
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
@@ -20,6 +19,7 @@ import numpy as np
 import calor
 from calor.dtypes import bfloat16, float16, float32
 
+from ..rows.definitions import written
 from .base import Array, Check, Place
 
 CONTRACT: Final = "many updates of a place in a half type add up in float32 and are rounded once"
@@ -214,4 +214,4 @@ def many_updates() -> Iterator[Check]:
 
 
 def _text(name: str) -> str:
-    return f"{name}\n{inspect.getsource(_compare)}{inspect.getsource(_combined)}"
+    return f"{name}\n{written(_compare)}{written(_combined)}"

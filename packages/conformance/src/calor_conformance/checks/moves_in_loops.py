@@ -22,7 +22,7 @@ from calor.dtypes import float64, int32
 from .base import Check, Place
 
 CONTRACT: Final = "a loop has the derivatives by what its body moves that its steps have"
-_PROGRAMS, _NEAR, _MOST = 18, 1e-9, 32
+_PROGRAMS, _NEAR, _MOST = 10, 1e-9, 32
 _REFERENCE: Final = "numpy"
 Rng = np.random.Generator
 Shape = tuple[int, ...]

@@ -36,7 +36,7 @@ from ..rows.functions.drawing import ASKS, source
 from .base import Array, Check, Place
 
 CONTRACT: Final = "a function has its meaning at every argument, and the method of its name too"
-_TURNS = 3
+_TURNS = 2
 _INTEGERS: Final = (
     "bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
 )  # fmt: skip

@@ -8,7 +8,6 @@ types, mapped once or twice over any of its operands, and differentiated; NumPy 
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.util import find_spec
@@ -19,6 +18,7 @@ import numpy as np
 import calor
 from calor.dtypes import as_dtype, float32, int64
 
+from ..rows.definitions import written
 from .base import Array, Check, Place
 from .indexed_functions import FUNCTIONS, Indexed
 
@@ -30,7 +30,7 @@ _LENGTHS: Final = {1: (100, 127, 128, 129, 200, 255, 256, 257, 300, 1000),
 _MANY: Final = (127, 128, 129, 255, 256, 257, 300)
 _KINDS: Final = {1: ("int8", "uint8"), 2: ("int16", "uint16")}
 _BYTES: Final = (1, 1, 2)
-_TURNS: Final = 6
+_TURNS: Final = 4
 Rng = np.random.Generator
 
 
@@ -235,4 +235,4 @@ def narrow_indices() -> Iterator[Check]:
 
 
 def _text(name: str) -> str:
-    return f"{name}\n{inspect.getsource(_Draw)}{inspect.getsource(_compare)}"
+    return f"{name}\n{written(_Draw)}{written(_compare)}"

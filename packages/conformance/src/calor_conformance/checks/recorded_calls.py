@@ -8,7 +8,6 @@ no row asks.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, Final
@@ -18,6 +17,7 @@ import numpy as np
 import calor
 from calor.errors import UnsupportedError
 
+from ..rows.definitions import written
 from ..rows.recorded.results import Outcome, mark, outcome
 from ..rows.recorded.store import Recorded, drawn_alike, read
 from ..rows.recorded.subjects import Subject, subjects
@@ -129,4 +129,4 @@ def _source(subject: Subject) -> str:
     draw = subject.draw
     while isinstance(draw, partial):
         draw = draw.func
-    return inspect.getsource(draw)
+    return written(draw)

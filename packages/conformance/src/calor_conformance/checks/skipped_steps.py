@@ -26,7 +26,7 @@ from .base import Array, Check, Place
 from .training import _RULES, PACKAGE
 
 CONTRACT: Final = "a step that a scaler skips changes nothing of the optimizer"
-_TURNS, _STEPS = 3, 7
+_TURNS, _STEPS = 2, 7
 _BAD: Final = (np.inf, -np.inf, np.nan)
 # A compiler chooses how it adds up.
 _NEAR: Final = 2e-5

@@ -23,7 +23,7 @@ from calor.transforms.state import Stateful
 from .base import Check, Place
 
 CONTRACT: Final = "a call at any size reads the state and the modes as they are"
-_HISTORIES, _STEPS, _NEAR = 8, 20, 1e-5
+_HISTORIES, _STEPS, _NEAR = 5, 20, 1e-5
 Rng = np.random.Generator
 
 

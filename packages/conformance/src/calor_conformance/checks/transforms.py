@@ -8,7 +8,6 @@ forward, backward and through tensors that collect gradients.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +18,7 @@ import numpy as np
 import calor
 from calor.dtypes import float32
 
-from ..rows.definitions import source_of
+from ..rows.definitions import source_of, written
 from .base import Array, Check, Place, Tier
 
 CONTRACT: Final = "a program means the same in every way to call it, and so do its derivatives"
@@ -465,4 +464,4 @@ def transforms() -> Iterator[Check]:
 
 
 def _text(program: Program, way: Way) -> str:
-    return "\n".join([*map(source_of, (program.run, program.meaning)), inspect.getsource(way)])
+    return "\n".join([*map(source_of, (program.run, program.meaning)), written(way)])

@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Callable
 from functools import cache
+from types import CodeType, FunctionType
 from typing import Any
 
 from .language import Case
@@ -41,7 +42,7 @@ def _source(function: Callable[..., Any]) -> str:
         # The text of a library function differs between versions; its name defines it.
         return f"{module.partition('.')[0]}.{name}"
     try:
-        text = inspect.getsource(function)
+        text = written(function)
     except (OSError, TypeError):
         text = name
     cells = getattr(function, "__closure__", None) or ()
@@ -49,6 +50,19 @@ def _source(function: Callable[..., Any]) -> str:
     kept = [h if not callable(h) else _name(h) for h in held]
     # Functions within a value are told with their addresses, which differ between processes.
     return text + re.sub(r" at 0x[0-9a-f]+", "", "".join(map(repr, kept)))
+
+
+@cache
+def written(what: Any) -> str:
+    """Return the text of a function or class, which is read once for all closures of one text."""
+    function = inspect.unwrap(what)
+    own = isinstance(function, FunctionType)
+    return _written(function.__code__) if own else inspect.getsource(what)
+
+
+@cache
+def _written(code: CodeType) -> str:
+    return inspect.getsource(code)
 
 
 def _name(function: Callable[..., Any]) -> str:

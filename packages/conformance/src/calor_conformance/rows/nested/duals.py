@@ -127,13 +127,20 @@ def operation(value: Callable[..., Any], rule: Rule, *operands: Any) -> Any:
     Dual or ndarray
         The result.
     """
-    level = max(map(level_of, operands))
+    # Hundreds of thousands of operations make a run, so that no helper is called for an operand.
+    level = 0
+    for x in operands:
+        if isinstance(x, Dual) and x.level > level:
+            level = x.level
     if not level:
         return value(*operands)
     if not _Mode.moving:
         return value(*map(numbers, operands))
-    split = [parts(x, level) for x in operands]
-    primals, tangents = [p for p, _ in split], [t for _, t in split]
+    primals, tangents = [], []
+    for x in operands:
+        here = isinstance(x, Dual) and x.level == level
+        primals.append(x.value if here else x)
+        tangents.append(x.tangent if here else None)
     made = operation(value, rule, *primals)
     moved = rule(primals, tangents)
     shape = np.shape(numbers(made))
