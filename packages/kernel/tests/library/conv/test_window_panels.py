@@ -168,15 +168,16 @@ def test_turns_have_several_terms(registers, side):
     assert [dict(one.keywords)["plan"].unroll for one in builds] == [8]
 
 
+# Where there is one tap, more windows than are products of the windows of all images.
 GRADIENTS = [
     ((2, 9, 5, 7), (4, 9, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1),
     ((1, 16, 6, 6), (6, 8, 2, 3), (1, 1), ((1, 0), (0, 2)), (1, 2), 2),
-    ((2, 24, 4, 5), (17, 24, 1, 1), (1, 1), (NONE, NONE), (1, 1), 1),
+    ((2, 24, 9, 8), (17, 24, 1, 1), (1, 1), (NONE, NONE), (1, 1), 1),
     ((1, 8, 19), (5, 8, 5), (1,), ((2, 3),), (1,), 1),
     # Strided, of more windows than are folded: phases of unequal sizes, without taps, dilated, of
     # lines and volumes.
     ((4, 9, 7, 9), (16, 9, 3, 3), (2, 2), ((1, 1), (1, 1)), (1, 1), 1),
-    ((1, 48, 6, 7), (40, 24, 1, 1), (2, 2), (NONE, NONE), (1, 1), 2),
+    ((3, 48, 14, 13), (40, 24, 1, 1), (2, 2), (NONE, NONE), (1, 1), 2),
     ((1, 8, 31), (12, 8, 5), (3,), ((2, 3),), (2,), 1),
     ((2, 8, 5, 6, 7), (16, 8, 2, 3, 2), (2, 1, 2), ((0, 1),) * 3, (1, 1, 1), 1),
 ]
@@ -217,6 +218,7 @@ def test_sums_of_many_terms_are_kept_between_their_parts(name, monkeypatch):
 
 
 # Odd and even rows of pixels, strides, dilation, groups, lines, volumes, few weights and channels.
+# Where there is one tap, more windows than are products of the windows of all images.
 WEIGHTS = [
     ((2, 3, 5, 7), (11, 3, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1),
     ((3, 2, 4, 6), (8, 2, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1),
@@ -225,7 +227,7 @@ WEIGHTS = [
     ((2, 6, 19), (10, 6, 3), (1,), ((2, 0),), (1,), 1),
     ((1, 2, 3, 4, 5), (8, 2, 2, 2, 2), (1, 1, 1), ((0, 1),) * 3, (1, 1, 1), 1),
     ((2, 17, 4, 4), (9, 17, 1, 1), (1, 1), (NONE, NONE), (1, 1), 1),
-    ((3, 40, 7, 3), (33, 40, 1, 1), (1, 1), (NONE, NONE), (1, 1), 1),
+    ((3, 40, 13, 7), (33, 40, 1, 1), (1, 1), (NONE, NONE), (1, 1), 1),
     ((1, 16, 9, 9), (8, 16, 1, 1), (2, 3), (NONE, NONE), (1, 1), 1),
     ((1, 4, 8, 8), (8, 4, 2, 3), (1, 1), ((-1, 2), (1, -2)), (1, 1), 1),
     ((2, 9, 7, 1), (8, 9, 3, 1), (1, 1), ((1, 1), NONE), (1, 1), 1),
