@@ -134,6 +134,32 @@ def test_float32_tiles_of_any_sizes_end_together(sizes, batches, tile):
     assert (parts > 1) == (k == 4099)
 
 
+# Vulkan's driver of an H200 has no asynchronous copies, and 48 KiB of shared memory.
+LOADED = replace(
+    H200, features=H200.features - {"async_copy"}, shared_bytes=48 << 10, core_shared_bytes=0
+)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tile", "parts"),
+    [
+        # 58 µs with the sums, where 64 rows and three parts took 81.
+        ((394, 1024, 1203), (32, 128), 2),
+        # 76.7 µs, where 128 columns took 95.5.
+        ((1000, 1000, 1001), (64, 64), 1),
+        # Cores of several large tiles: 169 µs.
+        ((100, 576, 30522), (64, 128), 1),
+    ],
+    ids=str,
+)
+def test_float32_tiles_that_units_load_end_together(sizes, tile, parts):
+    m, k, n = sizes
+    product = Product((1, 1), m, n, k, NORMAL, NORMAL, float32)
+    plan = simt_plan(product, LOADED)
+    assert (plan.rows, plan.columns) == tile
+    assert simt_parts(product, plan, LOADED) == parts
+
+
 @pytest.mark.parametrize(
     ("sizes", "tile"),
     [((100, 100, 64), (64, 64)), ((100, 64, 100), (128, 128)), ((512, 512, 512), (128, 256))],

@@ -28,7 +28,6 @@ from calor_kernel.library.matmul.ranking import (
     SUM,
     Tiles,
     cubes_of,
-    lack,
     last_is_done,
     tiles_of,
     too_much,
@@ -48,6 +47,15 @@ _BALANCED: Final[Mapping[tuple[int, int, int, int, int], float]] = {
     (8, 16, 1, 2, 16): 0.85,
     (16, 8, 2, 1, 16): 0.85,
     (8, 8, 1, 1, 16): 0.68,
+}
+# Tiles that units load, with their rates by Vulkan on an H200. Products of 1,000 x 1,000 by 1,000 x
+# 1,001, of as much work for each core, take 95.5 µs by the first, of which a core has one cube that
+# waits for its loads, and 76.7 µs by the second.
+_WAITING: Final[Mapping[tuple[int, int, int, int, int], float]] = {
+    (16, 16, 1, 2, 16): 0.8,
+    (16, 8, 1, 2, 16): 1.0,
+    (8, 16, 1, 2, 16): 0.85,
+    (8, 8, 1, 1, 16): 0.6,
 }
 _LEAST_ROWS: _Tiles = ((4, 16, 1, 2, 16), (4, 16, 1, 1, 16))
 _LEAST_COLUMNS: _Tiles = ((16, 4, 2, 1, 16), (16, 4, 1, 1, 16))
@@ -188,14 +196,24 @@ def access_of(operand: Operand, size: int, k: int, apart: bool) -> int:
 
 
 def simt_plan(product: Product, info: DeviceInfo) -> SimtPlan | None:
-    """Return the tile whose last core finishes first, of asynchronous copies, else the usual one.
+    """Return the tile whose last core finishes first, or the usual one of few rows or columns.
 
-    None if none fits. Few tiles are in parts, which are as many as fill the device.
+    None if none fits. Few tiles are in parts, which are as many as fill the device. Tiles that
+    units load are the usual ones where each core has several of the largest: one waits for its
+    loads while another multiplies.
     """
     slim = product.m <= _FEW or product.n <= _FEW
-    if slim or not info.has("async_copy") or idle(product, info):
+    if slim or idle(product, info):
         return _usual(product, info)
-    return _balanced(product, info)
+    if info.has("async_copy"):
+        made = {SimtPlan(*m, *product.along, stages=_STAGES): rate for m, rate in _BALANCED.items()}
+        return _balanced(product, made, info)
+    usual = _usual(product, info)
+    if usual is None or cubes_of(product, usual) >= _TOGETHER * info.cores:
+        return usual
+    return _balanced(
+        product, {_tile(m, product, _LOADED, info): rate for m, rate in _WAITING.items()}, info
+    )
 
 
 def _usual(product: Product, info: DeviceInfo) -> SimtPlan | None:
@@ -206,24 +224,34 @@ def _usual(product: Product, info: DeviceInfo) -> SimtPlan | None:
     elif product.n <= _FEW:
         tiles = _FEW_COLUMNS if product.n > _FEW // 2 else _LEAST_COLUMNS
     stages = _STAGES if info.has("async_copy") else _LOADED
-    plans = [SimtPlan(*made, *product.along, stages=stages) for made in tiles]
-    room = info.shared_of(_TOGETHER)
-    plans = [p if p.shared_bytes <= room else replace(p, depth=_SHORT) for p in plans]
+    plans = [_tile(made, product, stages, info) for made in tiles]
     fitting = [plan for plan in plans if too_much(plan.units, plan.shared_bytes, info) is None]
     filling = (plan for plan in fitting if _fills(product, plan, info))
     return next(filling, fitting[-1] if fitting else None)
 
 
-def _balanced(product: Product, info: DeviceInfo) -> SimtPlan | None:
+def _tile(
+    made: tuple[int, int, int, int, int], product: Product, stages: int, info: DeviceInfo
+) -> SimtPlan:
+    """Return a tile of so many stages, whose steps are short if a core has no room for two."""
+    plan = SimtPlan(*made, *product.along, stages=stages)
+    fits = plan.shared_bytes <= info.shared_of(_TOGETHER)
+    return plan if fits else replace(plan, depth=_SHORT)
+
+
+def _balanced(
+    product: Product, rates: Mapping[SimtPlan, float], info: DeviceInfo
+) -> SimtPlan | None:
     """Return the tile, whole or in parts, whose last core finishes first; None if none fits."""
-    rates = {
-        SimtPlan(*made, *product.along, stages=_STAGES): rate for made, rate in _BALANCED.items()
+    fitting = {
+        plan: rate
+        for plan, rate in rates.items()
+        if too_much(plan.units, plan.shared_bytes, info) is None
     }
-    rates = {plan: rate for plan, rate in rates.items() if lack(plan, info) is None}
-    if not rates:
+    if not fitting:
         return None
     p = product
-    return [*rates][_first(tiles_of(rates), p.m, p.n, p.k, p.batches, info.cores)]
+    return [*fitting][_first(tiles_of(fitting), p.m, p.n, p.k, p.batches, info.cores)]
 
 
 def _is_done(number: int, tiles: Tiles, m: int, n: int, k: int, batches: int, cores: int) -> float:
