@@ -25,8 +25,9 @@ from calor_kernel.library.gemm.simt_plan import ACCESS, FOUR, SimtPlan
 # cube: those that a core of an H200 reads in a microsecond.
 _MOST: Final = 8
 _BYTES: Final = 128 << 10
-# By Vulkan on an H200, the first of each unit's four rows was wrong where results are written by
-# whole accesses, in every run alike, and single elements were right. The reason is not known yet.
+# By Vulkan on an H200, some tiles of products have the first and the third of each unit's four rows
+# in each other's place, in every run alike and whatever the barriers are, so cubes do not race. The
+# reason is not known yet; Mesa's software device has the rows of such tiles right.
 # Vulkan's cubes are not known to run together.
 _NEEDED: Final = ("barrier", "atomics", "together")
 
