@@ -317,6 +317,28 @@ def test_an_error_gives_objects_their_tensors_back() -> None:
     assert held.first.tolist() == [1.0, 2.0]
 
 
+def test_one_tensor_of_objects_may_be_given_twice() -> None:
+    first, second = Held(calor.asarray([[1.0, 2.0], [3.0, 4.0]])), Held(calor.zeros(1))
+    second.first = first.first
+
+    def function(one: Held, other: Held) -> Any:
+        one.first += 1
+        return other.first.sum()
+
+    mapped = calor.vmap(function, in_axes=(1, 1))
+    assert mapped(first, second).tolist() == [6.0, 8.0]
+    assert mapped(first, first).tolist() == [8.0, 10.0]
+    assert second.first.tolist() == [[3.0, 4.0], [5.0, 6.0]]
+
+
+@pytest.mark.parametrize("axes", [(0, 1), (0, None), (None, 1)])
+def test_one_tensor_along_two_axes_is_refused(axes: Any) -> None:
+    held = Held(calor.asarray([[1.0, 2.0], [3.0, 4.0]]))
+    with pytest.raises(ArgumentError, match="'first' of a Held is given more than once"):
+        calor.vmap(lambda one, other: one.first + other.first, in_axes=axes)(held, held)
+    assert held.first.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+
+
 def test_random_numbers_need_a_choice() -> None:
     def function(x: Any) -> Any:
         return x + calor.random.uniform((2,))

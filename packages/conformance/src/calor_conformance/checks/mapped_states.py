@@ -2,13 +2,15 @@
 
 A mapped object has tensors with one axis more. What one element of the axis does to its part,
 all do; so each change is compared with a loop over the parts in NumPy, and the parts must stand
-where they stood.
+where they stood. An object may be given more than once, and two objects may have one tensor; an
+error in the middle leaves all as it was.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -21,7 +23,7 @@ from calor.transforms.state import Stateful
 from .base import Array, Check, Place
 
 CONTRACT: Final = "an object that vmap maps along an axis is read and changed part by part"
-_DRAWN: Final = 12
+_DRAWN: Final = 15
 Rng = np.random.Generator
 Step = Callable[[Any, Any], Any]
 
@@ -32,6 +34,13 @@ class _Pair(Stateful):
     def __init__(self, first: Array, second: Array) -> None:
         self.first: Any = calor.asarray(first)
         self.second: Any = calor.asarray(second)
+
+
+class _Owner(Stateful):
+    """An object that has another one."""
+
+    def __init__(self, pair: _Pair) -> None:
+        self.pair = pair
 
 
 def _added(pair: Any, x: Any) -> Any:
@@ -70,23 +79,82 @@ class _Parts:
         self.first, self.second = first, second
 
 
+class _MiddleError(Exception):
+    """What ends a step in its middle."""
+
+
+def _beside(step: Step, pair: Any, other: Any, x: Any) -> Any:
+    """Make a step of one object, and read the other, which may be the same one."""
+    return step(pair, x) + other.first * 2 - other.second
+
+
+def _ended(step: Step, *given: Any) -> Any:
+    step(*given)
+    raise _MiddleError
+
+
+# How a mapped function gets the object, and another: what it is called with, what makes the
+# function of a step of both, and how the axes of the arguments follow from that of the objects.
+_Way = tuple[Callable[[Any, Any], list[Any]], Callable[[Step], Callable[..., Any]], int]
+_WAYS: Final[dict[str, _Way]] = {
+    "alone": (lambda p, o: [p], lambda s: lambda p, x: _beside(s, p, p, x), 1),
+    "beside another": (lambda p, o: [p, o], lambda s: partial(_beside, s), 2),
+    "in a list": (lambda p, o: [[p, o]], lambda s: lambda ps, x: _beside(s, ps[0], ps[1], x), 1),
+    "in a dict": (
+        lambda p, o: [{"b": o, "a": (p,)}],
+        lambda s: lambda ps, x: _beside(s, ps["a"][0], ps["b"], x), 1,
+    ),
+    "and as the owner": (
+        lambda p, o: [_Owner(o), p], lambda s: lambda of, p, x: _beside(s, p, of.pair, x), 2,
+    ),
+}  # fmt: skip
+
+
+def _other(rng: Rng, way: str, pair: _Pair, third: Array) -> Any:
+    """Return the same object, or one with the same first tensor."""
+    if way == "alone" or rng.random() < 0.5:
+        return pair
+    other = _Pair(third, third)
+    other.first = pair.first
+    return other
+
+
 def _looped(
-    step: Callable[[Any, Any], Any],
-    first: Array,
-    second: Array,
-    axis: int,
-    x: Array,
-    at: int | None,
-) -> tuple[Array, Array, Array]:
-    """Return the results of each element and the object's arrays afterwards, by a loop."""
-    made, firsts, seconds = [], [], []
-    for n in range(first.shape[axis]):
-        part = _Parts(np.take(first, n, axis), np.take(second, n, axis))
+    step: Step, arrays: list[Array], same: bool, axis: int, x: Array, at: int | None
+) -> tuple[Array, list[Array]]:
+    """Return the results of each element and the objects' arrays afterwards, by a loop.
+
+    The arrays are those of the object and of the other: two of each, in their order.
+    """
+    made, found = [], []
+    for n in range(arrays[0].shape[axis]):
+        first, second, old, third = (np.take(a, n, axis) for a in arrays)
+        # The other has the very tensor, unless the object was given a new one before.
+        shared = arrays[2] is arrays[0]
+        part = _Parts(first, second)
+        other = part if same else _Parts(first if shared else old, third)
         value = x if at is None else np.take(x, n, at)
-        made.append(np.asarray(step(part, value)))
-        firsts.append(part.first)
-        seconds.append(part.second)
-    return np.stack(made), np.stack(firsts, axis), np.stack(seconds, axis)
+        made.append(np.asarray(_beside(step, part, other, value)))
+        found.append(
+            (part.first, part.second, other.first, other.second, part.first is other.first)
+        )
+    after = [np.stack([f[k] for f in found], axis) for k in range(4)]
+    if found[0][4]:
+        after[2] = after[0]
+    return np.stack(made), after
+
+
+def _compare(got: Any, want: Array, what: str) -> None:
+    made = got.numpy()
+    assert made.shape == want.shape, f"{what} has shape {made.shape}, not {want.shape}"
+    assert (made == want).all(), f"{what} is {made}, not {want}"
+
+
+def _objects(pair: _Pair, other: Any, arrays: list[Array], what: str) -> None:
+    held = (pair.first, pair.second, other.first, other.second)
+    names = ("the first tensor", "the second tensor", "the other's first", "the other's second")
+    for name, tensor, want in zip(names, held, arrays, strict=True):
+        _compare(tensor, want, f"{what}: {name}")
 
 
 def _run(place: Place) -> None:
@@ -96,30 +164,37 @@ def _run(place: Place) -> None:
         inner = tuple(int(n) for n in rng.integers(1, 4, int(rng.integers(1, 3))))
         size, axis = int(rng.integers(1, 5)), int(rng.integers(len(inner) + 1))
         shape = (*inner[:axis], size, *inner[axis:])
-        first, second, x = (np.asarray(rng.integers(-9, 10, shape), np.float32) for _ in "fsx")
+        first, second, third, x = (np.asarray(rng.integers(-9, 10, shape), np.float32)
+                                   for _ in "fstx")  # fmt: skip
         at = None if rng.random() < 0.3 else int(rng.integers(len(inner) + 1))
         x = np.take(x, 0, axis) if at is None else np.moveaxis(x, axis, at)
         given = axis - len(shape) if rng.random() < 0.3 else axis
-        mapped: Any = calor.vmap(step, in_axes=(given, at))
-        compiled = rng.random() < 0.5
+        name = list(_WAYS)[number % len(_WAYS)]
+        arguments, of, count = _WAYS[name]
+        pair = _Pair(first, second)
+        other = _other(rng, name, pair, third)
+        same = other is pair
+        arrays = [first, second, first, second if same else third]
+        axes = (*[given] * count, at)
+        mapped: Any = calor.vmap(of(step), in_axes=axes)
+        # A compiled call writes what a place is given to the tensor that was there.
+        compiled = rng.random() < 0.5 and (same or step is not _replaced)
         if compiled:
             mapped = calor.jit(mapped)
-        what = f"{step.__name__[1:]} of state {shape} along {given} and x along {at}"
+        what = f"{step.__name__[1:]} of state {shape} along {given} and x along {at}, {name}"
+        what += f" of {'the same object' if same else 'the same tensor'}"
         what += ", jitted" if compiled else ""
-        pair = _Pair(first, second)
         for turn in range(2):
-            want, first, second = _looped(step, first, second, axis, x, at)
-            got = mapped(pair, calor.asarray(x)).numpy()
-            for name, made, wanted in (
-                ("the result", got, want), ("the first tensor", pair.first.numpy(), first),
-                ("the second tensor", pair.second.numpy(), second),
-            ):  # fmt: skip
-                assert made.shape == wanted.shape, (
-                    f"{what}, call {turn}: {name} has shape {made.shape}, not {wanted.shape}"
-                )
-                assert (made == wanted).all(), (
-                    f"{what}, call {turn}: {name} is {made}, not {wanted}"
-                )
+            if rng.random() < 0.5:
+                ends: Any = calor.vmap(of(partial(_ended, step)), in_axes=axes)
+                ends = calor.jit(ends) if compiled else ends
+                with suppress(_MiddleError):
+                    ends(*arguments(pair, other), calor.asarray(x))
+                _objects(pair, other, arrays, f"{what}, before call {turn}, after an error")
+            want, arrays = _looped(step, arrays, same, axis, x, at)
+            got = mapped(*arguments(pair, other), calor.asarray(x))
+            _compare(got, want, f"{what}, call {turn}: the result")
+            _objects(pair, other, arrays, f"{what}, call {turn}")
 
 
 def mapped_states() -> Iterator[Check]:

@@ -173,6 +173,7 @@ class _Arguments:
             )
         for number, (argument, axes) in enumerate(zip(args, each, strict=True)):
             self._add(argument, axes, f"argument {number}")
+        self._agree()
         self.places = [i for i, axis in enumerate(self.axes) if axis is not None]
         self.device = next(
             (self.leaves[i].device for i in self.places if isinstance(self.leaves[i], Handle)),
@@ -193,6 +194,18 @@ class _Arguments:
             self.leaves.append(leaf)
             self.spots.append(spot)
             self.axes.append(None if axis is None else _axis_of(leaf, axis, name))
+
+    def _agree(self) -> None:
+        """Refuse a tensor of objects that would be mapped along two axes, for it has one value."""
+        along: dict[int, int | None] = {}
+        for leaf, spot, axis in zip(self.leaves, self.spots, self.axes, strict=True):
+            if spot is None or not isinstance(leaf, Handle):
+                continue
+            if (first := along.setdefault(id(leaf), axis)) != axis:
+                raise ArgumentError(
+                    f"vmap: {spot[1]!r} of a {type(spot[0]).__name__} is given more than once, "
+                    f"with {first} and {axis} in in_axes; give it one of them, or a copy"
+                )
 
     def pairs(self) -> list[tuple[Any, int]]:
         """Return the mapped tensors and their axes."""
