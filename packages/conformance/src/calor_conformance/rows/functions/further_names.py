@@ -140,12 +140,19 @@ def _halves(rng: Rng) -> Arguments:
 
 
 def _rows(rng: Rng) -> Arguments:
-    """Return a tensor with equal rows along an axis."""
+    """Return a tensor with equal slices along an axis, and others that share some elements.
+
+    Each line along the axis has few numbers, or each number once, so that the numbers of a slice
+    are of any rank beside those of the other slices, up to the last one.
+    """
     shape = [int(n) for n in rng.integers(1, 6, int(rng.integers(1, 4)))]
     axis = an_axis(rng, len(shape))
-    shape[axis] = 6
+    count = shape[axis] = int(rng.integers(2, 7))
     x = rng.integers(0, 3, shape)
-    return [np.take(x, rng.integers(0, 4, 6), axis).astype(np.int32)], {"axis": axis}
+    if coin(rng):
+        x = rng.permuted(np.indices(shape)[axis], axis=axis)
+    kept = np.arange(count) if coin(rng) else rng.integers(0, count, count)
+    return [np.take(x, kept, axis).astype(np.int32)], {"axis": axis}
 
 
 def _unique(kinds: str) -> Function:
