@@ -124,6 +124,7 @@ from .checks import (
     joint_probabilities,
     layer_states,
     layers,
+    lent_addresses,
     lent_models,
     limited_tables,
     limits,
@@ -207,6 +208,7 @@ from .checks import (
     slopes_of_lines,
     small_results,
     special_decades,
+    spread_operands,
     state,
     states_after_failures,
     states_at_sizes,
@@ -259,6 +261,7 @@ def of_rows(cases: Sequence[Case]) -> Iterator[Check]:
     yield from values.special_values(cases)
     yield from values.shapes(cases)
     yield from values.views(cases)
+    yield from spread_operands.spread_operands(cases)
     yield from composites.composites(cases)
     yield from modes.modes(cases)
     yield from modes.gradient_modes(cases)
@@ -479,6 +482,7 @@ def _contracts() -> Iterator[Check]:
     yield from raised_once.raised_once()
     yield from several_of_a_class.several_of_a_class()
     yield from skipped_steps.skipped_steps()
+    yield from lent_addresses.lent_addresses()
     yield from lent_models.lent_models()
     yield from drawn_supplies.drawn_supplies()
     yield from driven_averages.driven_averages()

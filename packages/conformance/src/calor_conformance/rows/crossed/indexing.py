@@ -65,14 +65,22 @@ def _gather(scenario: Scenario, rng: np.random.Generator, dtype: DType) -> Probl
     )
 
 
+def _spread(rng: np.random.Generator, shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    """Return a shape that broadcasts to another: some axes beside this one have one element."""
+    spread = rng.random(len(shape)) < rng.choice((0.0, 0.5))
+    return tuple(
+        1 if s and a != axis else n for a, (s, n) in enumerate(zip(spread, shape, strict=True))
+    )
+
+
 def _take_along(scenario: Scenario, rng: np.random.Generator, dtype: DType) -> Problem:
     shape, axis = _shape(scenario, rng)
     wanted = (*shape[:axis], scenario["picks"], *shape[axis + 1 :])
-    indices = _indices(scenario, rng, shape[axis], wanted)
+    indices = _indices(scenario, rng, shape[axis], _spread(rng, wanted, axis))
     return one(
         [bits(rng, dtype, shape), indices],
-        lambda t, i: find("take_along")(t, i, axis=axis),
-        lambda a, i: np.take_along_axis(a, _whole(i, shape[axis]), axis),
+        lambda t, i: find("take_along")(t, find("expand")(i, shape=wanted), axis=axis),
+        lambda a, i: np.take_along_axis(a, np.broadcast_to(_whole(i, shape[axis]), wanted), axis),
     )
 
 
@@ -153,14 +161,16 @@ def _scatter_along(scenario: Scenario, rng: np.random.Generator, dtype: DType) -
         return None
     shape, axis = _shape(scenario, rng)
     wanted = (*shape[:axis], scenario["picks"], *shape[axis + 1 :])
-    indices = _indices(scenario, rng, shape[axis], wanted)
+    indices = _indices(scenario, rng, shape[axis], _spread(rng, wanted, axis))
     at = list(np.indices(wanted, sparse=True))
-    at[axis] = _whole(indices, shape[axis])
+    at[axis] = np.broadcast_to(_whole(indices, shape[axis]), wanted)
     most = 1 if update == "mul" else 3
     x, updates = (_values(scenario, rng, dtype, s, most) for s in (shape, wanted))
     return one(
         [x, indices, updates],
-        lambda t, i, u: find("scatter_along")(t, i, u, axis=axis, update=update),
+        lambda t, i, u: find("scatter_along")(
+            t, find("expand")(i, shape=wanted), u, axis=axis, update=update
+        ),
         lambda a, i, u: _written(a, tuple(at), u, update),
         tol=ulp(0.5),
         zeros=False,
