@@ -4,7 +4,8 @@ There are three exceptions. A transform of few elements and the number that scal
 product, with a matrix of the turns times that number. Its sums are rounded otherwise than those of
 a transform that is scaled afterwards, as it is op by op. A product may read an operand that the
 graph permutes where it lies, or a prepared copy of one that stays as it was since the last call. It
-then adds in other groups than the product of two new operands. And a device with the feature
+then adds in other groups than the product of two new operands; so does a convolution that is
+computed as a product. And a device with the feature
 "mixed_rounding", such as a router, may have members that round differently: its modes agree within
 16 units of the largest number, or within the tolerance of the row.
 """
@@ -14,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -39,6 +40,9 @@ OF_TRANSFORMS = (
     "{op} gives the same numbers in {dtype} op by op, in a longer graph and jitted, within 16 "
     "units of the largest; a device may multiply by the turns of a transform and its scale at once"
 )
+
+
+_PRODUCTS: Final = frozenset(("dot_general", "conv", "conv_input_gradient", "conv_weight_gradient"))
 
 
 @contextmanager
@@ -123,7 +127,7 @@ def _sameness(
     if _is_transform(c):
         return same_numbers
     nodes = calor.trace(function, *given).nodes if given else ()
-    return same_numbers if any(n.op.name == "dot_general" for n in nodes) else same_bits
+    return same_numbers if any(n.op.name in _PRODUCTS for n in nodes) else same_bits
 
 
 def same_numbers(
