@@ -21,6 +21,8 @@ from typing import Final
 
 # Seconds between an alarm and the end of the process, and once more until it is killed.
 GRACE = 20.0
+# Seconds for which the traceback is put off at once, as each time starts a thread of the system.
+_AHEAD: Final = 2.0
 
 
 class HangError(Exception):
@@ -49,6 +51,9 @@ class Watchdog:
         self.fired = False
         self._name = ""
         self._end: float | None = None
+        # When the process ends, with a traceback, unless that is put off.
+        self._dumps = 0.0
+        self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -63,13 +68,16 @@ class Watchdog:
         try:
             yield
         finally:
+            faulthandler.cancel_dump_traceback_later()
             self._stop.set()
             self._thread.join()
 
     def _watch(self) -> None:
         while not self._stop.wait(0.5):
             end = self._end
-            if end is not None and time.monotonic() > end + GRACE:
+            if end is None:
+                self._between_checks()
+            elif time.monotonic() > end + GRACE:
                 assert self.stuck is not None
                 self.stuck(self._name)
                 os._exit(1)
@@ -97,11 +105,8 @@ class Watchdog:
         self.fired = False
         self._name, self._end = name, time.monotonic() + limit
         alarmed = _can_alarm()
-        if self._thread is not None and sys.__stderr__ is not None:
-            late = limit + 2 * GRACE
-            # What stands in for stderr may be no file.
-            with suppress(OSError, ValueError):
-                faulthandler.dump_traceback_later(late, exit=True, file=sys.__stderr__)
+        if self._thread is not None and self._dumps < self._end + 2 * GRACE:
+            self._dump_at(self._end + 2 * GRACE + _AHEAD)
         if alarmed:
             text = f"it hangs: nothing within {limit:g} seconds"
             before = signal.signal(signal.SIGALRM, self._handler(text))
@@ -112,9 +117,24 @@ class Watchdog:
             if alarmed:
                 signal.setitimer(signal.ITIMER_REAL, 0)
                 signal.signal(signal.SIGALRM, before)
-            if self._thread is not None:
-                faulthandler.cancel_dump_traceback_later()
             self._end = None
+
+    def _dump_at(self, end: float) -> None:
+        """Have the process end with a traceback at a time, by a thread without Python."""
+        with self._lock:
+            self._dumps = end
+            # What stands in for stderr may be no file.
+            if sys.__stderr__ is not None:
+                with suppress(OSError, ValueError):
+                    late = end - time.monotonic()
+                    faulthandler.dump_traceback_later(late, exit=True, file=sys.__stderr__)
+
+    def _between_checks(self) -> None:
+        """End no process for what is between two checks."""
+        with self._lock:
+            if self._end is None and self._dumps:
+                faulthandler.cancel_dump_traceback_later()
+                self._dumps = 0.0
 
     def _handler(self, text: str) -> Callable[[int, FrameType | None], None]:
         def handle(number: int, frame: FrameType | None) -> None:

@@ -20,6 +20,8 @@ from calor.transforms.state import Stateful
 _LEAVES: Final = (str, bytes, bytearray, int, float, complex, type(None), type)
 # What an object is called by, and what a decorator that is no function keeps.
 _CALLED: Final = ("__call__", "__wrapped__")
+# The flag of classes that are made at run time, and so may have methods in Python.
+_OF_PYTHON: Final = 1 << 9
 # How far objects, containers and functions are followed, and how many of them.
 _DEPTH: Final = 8
 _MOST: Final = 10_000
@@ -87,7 +89,11 @@ class _Search:
 
     def _attributes(self, value: Any, names: frozenset[str], depth: int) -> None:
         """Follow the attributes of an object without state that the code names."""
-        held = getattr(value, "__dict__", {})
+        held = getattr(value, "__dict__", None)
+        if held is None:
+            if not type(value).__flags__ & _OF_PYTHON:
+                return
+            held = {}
         for name in (*names, *_CALLED):
             if name in held:
                 self.visit(held[name], names, depth)
