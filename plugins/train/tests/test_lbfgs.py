@@ -186,3 +186,15 @@ def test_what_is_refused() -> None:
         LBFGS([p], line_search_fn="armijo")  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="tolerance_grad must be at least 0"):
         LBFGS([p], tolerance_grad=-1.0)
+
+
+def test_a_state_is_apart_from_the_history() -> None:
+    _, optimizer, closure = made(WOLFE)
+    optimizer.step(closure)
+    with calor.no_grad():
+        saved = optimizer.state_dict()["state"]["0"]
+        want = optimizer.history["d"].numpy(), optimizer.history["old_stps"][0].numpy()
+        for vector in (saved["d"], saved["old_stps"][0]):
+            vector[...] = 7
+    assert (optimizer.history["d"].numpy() == want[0]).all()
+    assert (optimizer.history["old_stps"][0].numpy() == want[1]).all()

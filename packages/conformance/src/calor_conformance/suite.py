@@ -53,6 +53,7 @@ from .checks import (
     defaults,
     distributions,
     documented,
+    domains_of_functions,
     drawn_equations,
     drawn_exchange,
     drawn_files,
@@ -179,6 +180,7 @@ from .checks import (
     python_values,
     raised_once,
     random_bits,
+    reach_of_dropout,
     reached_states,
     read_elsewhere,
     real_bins,
@@ -212,6 +214,7 @@ from .checks import (
     state,
     states_after_failures,
     states_at_sizes,
+    states_saved_once,
     stored,
     stored_trees,
     streams,
@@ -375,6 +378,7 @@ def _contracts() -> Iterator[Check]:
     yield from slopes.slopes()
     yield from extreme_points.extreme_points()
     yield from slopes_of_lines.slopes_of_lines()
+    yield from domains_of_functions.domains_of_functions()
     yield from drawn_histories.histories()
     yield from drawn_memory.drawn_memory()
     yield from drawn_exchange.drawn_exchange()
@@ -394,6 +398,8 @@ def _contracts() -> Iterator[Check]:
     yield from drawn_optimizers.drawn_optimizers()
     yield from drawn_searches.drawn_searches()
     yield from averaged_weights.averaged_weights()
+    yield from reach_of_dropout.reach_of_dropout()
+    yield from states_saved_once.states_saved_once()
     yield from nested_modes.nested_modes()
     yield from nested_sequences.nested_sequences()
     yield from ended_work.ended_work()

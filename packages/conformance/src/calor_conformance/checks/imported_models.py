@@ -37,12 +37,14 @@ GROUPS: Final = (
     "recurrent",
     "attributed",
     "padded",
+    "bounds",
 )
 # Types of few bits are in models alone: neither arrays of NumPy's nor numbers of others have them.
 _NARROW: Final = "narrow"
 # How often an operator of a group is drawn: more often where it has more options.
 _TURNS: Final = {"elementwise": 2, "moving": 4, "neural": 5, "others": 4, "further": 3, "fused": 3,
                  "runtime": 4, "older": 6, "recurrent": 12, "attributed": 10, "padded": 10,
+                 "bounds": 20,
                  _NARROW: 16}  # fmt: skip
 _STRUCTURES: Final = 10
 _COMPILED: Final = 24

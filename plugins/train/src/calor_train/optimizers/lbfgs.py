@@ -251,10 +251,7 @@ class LBFGS(Optimizer):
             The keys "state", whose entry "0" is the history, and "param_groups".
         """
         made = super().state_dict()
-        made["state"]["0"] = {
-            name: [*value] if isinstance(value, list) else value
-            for name, value in self.history.items()
-        }
+        made["state"]["0"] = {name: _copied(value) for name, value in self.history.items()}
         return made
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
@@ -297,6 +294,13 @@ class LBFGS(Optimizer):
             else:
                 history[name] = [float(v) for v in value] if name == "ro" else value
         self.history = history
+
+
+def _copied(value: Any) -> Any:
+    """Return a vector, a list or a number of the history, apart from the history."""
+    if isinstance(value, list):
+        return [_copied(v) for v in value]
+    return value.copy() if isinstance(value, Tensor) else value
 
 
 class _Run:
