@@ -21,6 +21,7 @@ from calor_conformance.checks.failing_loops import failing_loops
 from reference_failures import failures
 
 LOOPS = [check.name for check in failing_loops()]
+REFUSED = "stored/caches-refused"
 CACHES = {check.name: check for check in damaged_caches()}
 
 
@@ -39,7 +40,7 @@ def test_the_nearest_place_is_no_error(name: str, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.skipif(find_spec("calor_cpu") is None, reason="a device with a cache")
-@pytest.mark.parametrize("name", CACHES)
+@pytest.mark.parametrize("name", [name for name in CACHES if name != REFUSED])
 def test_files_that_nobody_compares_are_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from calor_kernel.device import storage
 
@@ -54,3 +55,13 @@ def test_files_that_nobody_compares_are_found(name: str, monkeypatch: pytest.Mon
         monkeypatch.setattr(storage, "_digest", lambda key, data: bytes(32))
         with pytest.raises(Exception, match=r".+"):
             asked()
+
+
+@pytest.mark.skipif(find_spec("calor_cpu") is None, reason="a device with a cache")
+def test_what_a_driver_refuses_is_compiled_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    from calor_kernel.device.kernels import Kernels
+
+    device = get_device("cpu")
+    monkeypatch.setattr(Kernels, "_accepted", Kernels._loaded)
+    with calor.device(device), pytest.raises(Exception, match=r".+"):
+        CACHES[REFUSED].run(Place(device, device))

@@ -24,7 +24,7 @@ from .base import Array, Check, Place
 from .casts_there_and_back import same_bits
 
 CONTRACT: Final = "movements in one program, and what reads their parts, are each step after step"
-_PROGRAMS, _MOST_ELEMENTS = 48, 400
+_PROGRAMS, _MOST_ELEMENTS = 80, 400
 _STEP, _NEAR = 1e-30, 1e-4
 Rng = np.random.Generator
 Pair = tuple[Callable[[Any], Any], Callable[[Array], Any], str]
