@@ -30,8 +30,10 @@ PROJECTS = sorted(
 # names, things made once a key and random states that leave a device 2 kB, arguments that are held
 # against signatures and ranges 6 kB, containers that are looked at each call, lists of tensors
 # and running sums 3 kB, numbers that traces hold, kinds of arguments and states behind failures
-# 6 kB, and trees that go by keys and objects that vmap gives other tensors 2 kB.
-CORE_WHEEL_LIMIT = 563_000
+# 6 kB, trees that go by keys and objects that vmap gives other tensors 2 kB, and objects that
+# functions reach through containers, tensors of several names, and sums without the global lock
+# 4 kB.
+CORE_WHEEL_LIMIT = 567_000
 
 each_project = pytest.mark.parametrize("project", PROJECTS, ids=lambda path: str(path.name))
 

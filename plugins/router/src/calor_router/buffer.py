@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from calor.backends.device import Device
+from calor.counting import count
 
 # The place of a value in host memory, beside the members by number.
 HOST: Final = -1
@@ -49,10 +50,10 @@ class HostBuffer:
         self._array = array
         self.counts = counts
         self.source = source
-        counts.in_use += array.nbytes
+        count(counts, array.nbytes)
 
     def __del__(self) -> None:
-        self.counts.in_use -= self._array.nbytes
+        count(self.counts, -self._array.nbytes)
 
     @property
     def nbytes(self) -> int:

@@ -15,6 +15,7 @@ import numpy as np
 
 from calor.backends.op_table import OpTable, OpTableExecutable, Sharing
 from calor.backends.protocol import FULL, Buffer, Info, MemoryFigures, impossible
+from calor.counting import ONE_AT_A_TIME, count
 from calor.errors import OutOfMemoryError
 from calor.graph.graph import Graph
 from calor.graph.op import TABLE
@@ -47,10 +48,16 @@ class NumpyBuffer:
         self.memory = memory
         self.nbytes = array.nbytes
         # The peak was raised when the memory was reserved.
-        memory.in_use += self.nbytes
+        if ONE_AT_A_TIME:
+            memory.in_use += self.nbytes
+        else:
+            count(memory, self.nbytes)
 
     def __del__(self) -> None:
-        self.memory.in_use -= self.nbytes
+        if ONE_AT_A_TIME:
+            self.memory.in_use -= self.nbytes
+        else:
+            count(self.memory, -self.nbytes)
 
     @property
     def exported(self) -> bool:
@@ -70,7 +77,7 @@ class SharedBuffer(NumpyBuffer):
 
     def __init__(self, array: Array, memory: Memory) -> None:
         super().__init__(array, memory)
-        memory.in_use -= self.nbytes
+        count(memory, -self.nbytes)
 
     def __del__(self) -> None:
         """Leave the count as it is."""

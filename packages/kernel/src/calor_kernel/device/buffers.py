@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
+from calor.counting import ONE_AT_A_TIME, count
 from calor.errors import DeviceError
 from calor.specs import Spec
 from calor_kernel.device.outcomes import Part
@@ -79,7 +80,10 @@ class KernelBuffer:
     def __del__(self) -> None:
         # As Pool.give, without a call.
         self.idle.append(self.handle)
-        self.pool.in_use -= self.nbytes
+        if ONE_AT_A_TIME:
+            self.pool.in_use -= self.nbytes
+        else:
+            count(self.pool, -self.nbytes)
 
     @property
     def exported(self) -> bool:

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from calor.counting import ONE_AT_A_TIME, count
 from calor.errors import OutOfMemoryError
 from calor.units import bytes_text
 from calor_kernel.device.buffers import KernelBuffer
@@ -128,8 +129,9 @@ class Pool:
                 f"calor.set_memory_limit",
                 op=op,
             )
-        self.peak = max(self.peak, total)
-        self._set_ceiling()
+        with self._lock:
+            self.peak = max(self.peak, total)
+            self._set_ceiling()
 
     def _set_ceiling(self) -> None:
         self.ceiling = self.peak if self.limit is None else min(self.peak, self.limit)
@@ -145,7 +147,10 @@ class Pool:
         """Return a new buffer; OutOfMemoryError if the limit or the device is exceeded."""
         self.reserve(nbytes)
         handle, room = self.raw(nbytes)
-        self.in_use += nbytes
+        if ONE_AT_A_TIME:
+            self.in_use += nbytes
+        else:
+            count(self, nbytes)
         return KernelBuffer(self, handle, self.bin(room), nbytes)
 
     def taker(self, nbytes: int) -> Callable[[], KernelBuffer]:
@@ -161,7 +166,10 @@ class Pool:
                 handle = idle.pop()
             except IndexError:
                 return self.take(nbytes)
-            self.in_use += nbytes
+            if ONE_AT_A_TIME:
+                self.in_use += nbytes
+            else:
+                count(self, nbytes)
             return KernelBuffer(self, handle, idle, nbytes)
 
         return take
@@ -201,10 +209,13 @@ class Pool:
     def give(self, handle: Any, room: int, nbytes: int) -> None:
         """Take a block back and subtract ``nbytes``; also called during garbage collection.
 
-        It takes no lock, because a list append is atomic.
+        It takes no lock where one thread runs at a time, because a list append is atomic.
         """
         self.bin(room).append(handle)
-        self.in_use -= nbytes
+        if ONE_AT_A_TIME:
+            self.in_use -= nbytes
+        else:
+            count(self, -nbytes)
 
     def trim(self) -> None:
         """Return all idle memory to the device."""
@@ -244,7 +255,8 @@ class Pool:
 
     def _find_whole(self, room: int) -> tuple[Any, int]:
         """Return a block of at most twice the size, or a new one; blocks cannot be split."""
-        for other in sorted(r for r, idle in self._bins.items() if room < r <= 2 * room and idle):
+        near = [r for r, idle in [*self._bins.items()] if room < r <= 2 * room and idle]
+        for other in sorted(near):
             return self._bins[other].pop(), other
         unused = self._unused()
         above = self.limit is not None and self.held + room > self.limit
@@ -256,7 +268,7 @@ class Pool:
 
     def _unused(self) -> int:
         """Return the bytes of idle blocks."""
-        return sum(r * len(idle) for r, idle in self._bins.items())
+        return sum(r * len(idle) for r, idle in [*self._bins.items()])
 
     def _grow(self, room: int) -> None:
         if room <= _SMALL:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from calor.backends.calls import BoundCall, Look, Made
+from calor.counting import ONE_AT_A_TIME, count
 from calor_kernel.device.board import Words, words_at, zeroed
 from calor_kernel.device.buffers import AdoptedBuffer, KernelBuffer
 from calor_kernel.device.calls import NativeCall, Scratch
@@ -72,7 +73,10 @@ def short_way(plan: Plan) -> Short | None:
             if failing:
                 blocks.append(words)
             return None
-        pool.in_use += nbytes
+        if ONE_AT_A_TIME:
+            pool.in_use += nbytes
+        else:
+            count(pool, nbytes)
         made = KernelBuffer(pool, handle, idle, nbytes)
         block = words.block.handle
         try:
@@ -106,7 +110,7 @@ def run(inputs):
         handle = idle.pop()
     except IndexError:
         return None
-    pool.in_use += nbytes
+    {adding}
     made = new(KernelBuffer)
     made.pool = pool
     made.handle = handle
@@ -125,6 +129,7 @@ def _shortest(plan: Plan, native: Callable[..., None]) -> Short:
     ((_, idle, _, nbytes),) = plan.base.fresh
     scope: dict[str, Any] = {
         "pool": plan.pool,
+        "count": count,
         "engine": plan.engine,
         "required": plan.base.required,
         "idle": idle,
@@ -140,7 +145,8 @@ def _shortest(plan: Plan, native: Callable[..., None]) -> Short:
     # Some devices report failures late; operands may then carry a pending failure.
     depend = "".join(f" or inputs[{i}].outcomes and pending(inputs[{i}])" for i in plan.given)
     late = depend if plan.engine.tells_late else ""
-    text = _SHORTEST.format(handles=handles, late=late)
+    adding = "pool.in_use += nbytes" if ONE_AT_A_TIME else "count(pool, nbytes)"
+    text = _SHORTEST.format(handles=handles, late=late, adding=adding)
     exec(compile(text, "<a plan>", "exec"), scope)
     way: Short = scope["run"]
     return way

@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from calor.counting import ONE_AT_A_TIME, count
 from calor.dtypes import uint32
 from calor.errors import DeviceError, OutOfMemoryError
 from calor.graph.graph import Graph
@@ -291,7 +292,10 @@ class Plan:
                 except IndexError:
                     handle, room = pool.find(room)
                     idle = pool.bin(room)
-                pool.in_use += nbytes
+                if ONE_AT_A_TIME:
+                    pool.in_use += nbytes
+                else:
+                    count(pool, nbytes)
                 outputs[number] = KernelBuffer(pool, handle, idle, nbytes)
             place = self._nothing if arena is None else arena[0]
             if not self.engine.tells_late:
