@@ -415,8 +415,9 @@ def free_threaded(session: nox.Session) -> None:
     # The newest versions of some have no wheels for these interpreters, and need compilers.
     install_projects(session, *beside, "--prefer-binary", without=left_out)
     session.env["PYTHON_GIL"] = "0"
+    session.env["CALOR_LEFT_OUT"] = " ".join(sorted(left_out))
     apart = [f"--ignore={project}" for project in PROJECTS if name_of(project) in left_out]
-    session.run("pytest", *PARALLEL, *FOLDERS, *apart, *session.posargs)
+    session.run("pytest", "-p", "left_out", *PARALLEL, *FOLDERS, *apart, *session.posargs)
 
 
 @nox.session

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any
 
@@ -221,6 +222,7 @@ def another_status(patch: pytest.MonkeyPatch) -> None:
     [heads_kept_without_ids, sizes_of_the_first_request, infinities_in_json,
      the_first_model_for_all, another_status, joined_whatever_rows_depend_on],
 )  # fmt: skip
+@pytest.mark.skipif(find_spec("calor_onnx") is None, reason="calor-onnx is not installed")
 def test_what_is_wrong_with_a_server_of_several_clients_is_found(
     change: Change, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -325,6 +326,7 @@ def test_servers_that_are_not_started(name: str) -> None:
         config_of(given)
 
 
+@pytest.mark.skipif(find_spec("calor_cpu") is None, reason="calor-cpu is not installed")
 @pytest.mark.parametrize("asked", ["router:cpu,numpy", "router:cpu:0,numpy", "numpy"])
 def test_a_server_started_by_its_command_lends_a_router_of_several(asked: str) -> None:
     """Commas of a router's name are its own."""
