@@ -12,8 +12,6 @@ import threading
 from typing import Final, Protocol
 
 ONE_AT_A_TIME: Final[bool] = getattr(sys, "_is_gil_enabled", lambda: True)()
-# Reentrant, for garbage may be freed while a sum is taken.
-_LOCK: Final = threading.RLock()
 
 
 class Counts(Protocol):
@@ -22,7 +20,7 @@ class Counts(Protocol):
     in_use: int
 
 
-def count(counts: Counts, nbytes: int) -> None:
+def count(counts: Counts, nbytes: int, lock: threading.RLock = threading.RLock()) -> None:  # noqa: B008
     """Add to the bytes in use, whatever other threads add.
 
     Parameters
@@ -31,6 +29,9 @@ def count(counts: Counts, nbytes: int) -> None:
         What counts.
     nbytes : int
         The bytes, negative when they are given back.
+    lock : RLock, optional
+        Held where threads run at once. Garbage may be freed while a sum is taken, so it is
+        reentrant, and freed after the names of this module are gone, so it is an argument.
 
     Examples
     --------
@@ -41,8 +42,5 @@ def count(counts: Counts, nbytes: int) -> None:
     >>> counts.in_use
     7
     """
-    if ONE_AT_A_TIME:
+    with lock:
         counts.in_use += nbytes
-    else:
-        with _LOCK:
-            counts.in_use += nbytes

@@ -52,8 +52,11 @@ class HostBuffer:
         self.source = source
         count(counts, array.nbytes)
 
+    # Names of modules are gone when the last buffers of a process go; those of classes are not.
+    _count: ClassVar = staticmethod(count)
+
     def __del__(self) -> None:
-        count(self.counts, -self._array.nbytes)
+        self._count(self.counts, -self._array.nbytes)
 
     @property
     def nbytes(self) -> int:

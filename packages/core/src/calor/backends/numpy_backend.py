@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -53,11 +53,15 @@ class NumpyBuffer:
         else:
             count(memory, self.nbytes)
 
+    # Names of modules are gone when the last tensors of a process go; those of classes are not.
+    _alone: ClassVar = ONE_AT_A_TIME
+    _count: ClassVar = staticmethod(count)
+
     def __del__(self) -> None:
-        if ONE_AT_A_TIME:
+        if self._alone:
             self.memory.in_use -= self.nbytes
         else:
-            count(self.memory, -self.nbytes)
+            self._count(self.memory, -self.nbytes)
 
     @property
     def exported(self) -> bool:

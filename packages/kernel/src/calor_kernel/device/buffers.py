@@ -9,7 +9,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 import numpy as np
 
@@ -77,13 +77,17 @@ class KernelBuffer:
         self.stamp = 0
         self._window: Callable[[], _Window | None] | None = None
 
+    # Names of modules are gone when the last buffers of a process go; those of classes are not.
+    _alone: ClassVar = ONE_AT_A_TIME
+    _count: ClassVar = staticmethod(count)
+
     def __del__(self) -> None:
         # As Pool.give, without a call.
         self.idle.append(self.handle)
-        if ONE_AT_A_TIME:
+        if self._alone:
             self.pool.in_use -= self.nbytes
         else:
-            count(self.pool, -self.nbytes)
+            self._count(self.pool, -self.nbytes)
 
     @property
     def exported(self) -> bool:
