@@ -1,8 +1,9 @@
 """Reductions that leave elements out, with every option: how many are left decides what they give.
 
-Lines lack none to all of their elements. Corrections lie below, at and above the number that is
-left of each line, whole and not; axes are one, several, or all, from either end; and what is kept,
-the dtype, and the method meet them. Each line alone, in float64, says what is due.
+Lines lack none to all of their elements, and those left may all be infinite. Corrections lie below,
+at and above the number that is left of each line, whole and not; axes are one, several, or all,
+from either end; and what is kept, the dtype, and the method meet them. Each line alone, in float64,
+says what is due.
 """
 
 from __future__ import annotations
@@ -44,8 +45,13 @@ def _left(of: Callable[[Array], Any], empty: float, line: Array) -> Any:
     return of(left) if left.size else empty
 
 
-def _place(of: Callable[[Array], Any], line: Array) -> int:
-    return 0 if np.isnan(line).all() else int(of(line))
+def _place(beyond: Callable[[Any, Any], Any], line: Array) -> int:
+    """Return the first place of those left that no other one is beyond; 0 if none is left."""
+    best = -1
+    for at, number in enumerate(line):
+        if not np.isnan(number) and (best < 0 or beyond(number, line[best])):
+            best = at
+    return max(best, 0)
 
 
 def _corrections(rng: Rng, length: int) -> float:
@@ -87,9 +93,10 @@ def _drawn(name: str, rng: Rng, length: int) -> tuple[dict[str, Any], Meaning]:
     meanings: dict[str, Meaning] = {
         "nanmean": partial(_left, np.mean, np.nan), "nanmax": partial(_left, np.max, np.nan),
         "nanmin": partial(_left, np.min, np.nan), "nanmedian": partial(_left, np.median, np.nan),
-        "nanargmax": partial(_place, np.nanargmax), "nanargmin": partial(_place, np.nanargmin),
+        "nanargmax": partial(_place, np.greater), "nanargmin": partial(_place, np.less),
         "count_nonzero": np.count_nonzero, "ptp": np.ptp, "median": np.median, "mean": np.mean,
-        "logsumexp": lambda a: np.log(np.sum(np.exp(a))),
+        "logsumexp": lambda a: np.log(np.sum(np.exp(a))), "max": np.max, "min": np.min,
+        "argmax": np.argmax, "argmin": np.argmin,
     }  # fmt: skip
     return {}, meanings[name]
 
@@ -98,20 +105,45 @@ _FUNCTIONS: Final = (
     "nanvar", "nanvar", "nanstd", "nanstd", "var", "std", "nansum", "nanprod", "nanmean", "nanmax",
     "nanmin", "nanmedian", "nanquantile", "nanpercentile", "nanargmax", "nanargmin",
     "count_nonzero", "ptp", "median", "mean", "quantile", "percentile", "logsumexp",
+    "max", "min", "argmax", "argmin",
 )  # fmt: skip
 _OF_NUMERICS: Final = frozenset(("ptp", "percentile"))
-_ONE_AXIS: Final = ("nanargmax", "nanargmin")
+_ONE_AXIS: Final = ("nanargmax", "nanargmin", "argmax", "argmin")
+# What lines with infinities give is plain for those that take no differences.
+_INFINITE: Final = (
+    "nansum",
+    "nanprod",
+    "nanmean",
+    "nanmax",
+    "nanmin",
+    "nanmedian",
+    "nanargmax",
+    "nanargmin",
+    "count_nonzero",
+    "median",
+    "mean",
+    "logsumexp",
+    "max",
+    "min",
+    "argmax",
+    "argmin",
+)
 
 
-def _lines(rng: Rng, shape: tuple[int, ...], axes: tuple[int, ...], lacks: bool) -> Array:
-    """Return numbers of which lines along axes lack from none to all."""
+def _lines(
+    rng: Rng, shape: tuple[int, ...], axes: tuple[int, ...], lacks: bool, infinite: bool
+) -> Array:
+    """Return numbers of which lines along axes lack from none to all, or have infinities."""
     made = np.asarray(rng.normal(size=shape) * 3 + 1, np.float32)
-    if not lacks:
-        return made
     moved = np.moveaxis(made, axes, range(-len(axes), 0))
     for at in np.ndindex(moved.shape[: -len(axes)]):
         line = np.ravel(moved[at]).copy()
-        line[rng.permutation(line.size)[: int(rng.integers(line.size + 1))]] = np.nan
+        if infinite:
+            ends = ((np.inf,), (-np.inf,), (-np.inf, np.inf))[int(rng.integers(3))]
+            there = rng.random(line.size) < rng.choice((0.3, 1.0))
+            line[there] = rng.choice(ends, int(there.sum()))
+        if lacks:
+            line[rng.permutation(line.size)[: int(rng.integers(line.size + 1))]] = np.nan
         moved[at] = line.reshape(moved[at].shape)
     return made
 
@@ -130,7 +162,8 @@ def _run_one(name: str, rng: Rng, place: Place) -> None:
     count = 1 if name in _ONE_AXIS else int(rng.integers(1, rank + 1))
     shape = tuple(int(n) for n in rng.integers(1, 5, rank))
     axes = tuple(int(a) for a in np.sort(rng.permutation(rank)[:count]))
-    x = _lines(rng, shape, axes, name.startswith("nan"))
+    infinite = name in _INFINITE and rng.random() < 0.3
+    x = _lines(rng, shape, axes, name.startswith("nan"), infinite)
     options, of = _drawn(name, rng, int(np.prod([shape[a] for a in axes])))
     form: Any = tuple(a - rank * int(rng.integers(2)) for a in axes)
     form = form[0] if count == 1 and (name in _ONE_AXIS or rng.random() < 0.6) else form
@@ -157,7 +190,7 @@ def _run_one(name: str, rng: Rng, place: Place) -> None:
     assert got.shape == want.shape, f"{told}: shape {got.shape}, not {want.shape}"
     near = np.isclose(got, want, rtol=_NEAR, atol=_NEAR, equal_nan=True)
     assert near.all(), f"{told}: {got.tolist()}, not {want.tolist()}"
-    if name in ("nanvar", "var", "nanmean", "nansum"):
+    if name in ("nanvar", "var", "nanmean", "nansum") and not infinite:
         _gradient(name, call, given, x, axes, options, told)
 
 
