@@ -32,6 +32,7 @@ from .checks import (
     carries_of_dtypes,
     casts_at_ties,
     casts_there_and_back,
+    certain_outcomes,
     chains_of_moves,
     changed_between_passes,
     changed_quotas,
@@ -70,6 +71,7 @@ from .checks import (
     drawn_parametrizations,
     drawn_pictures,
     drawn_programs,
+    drawn_resizes,
     drawn_searches,
     drawn_sizes,
     drawn_supplies,
@@ -322,6 +324,8 @@ def _contracts() -> Iterator[Check]:
     yield from python_values.python_values()
     yield from damaged_files.damaged_files()
     yield from stored_trees.stored_trees()
+    yield from drawn_resizes.drawn_resizes()
+    yield from certain_outcomes.certain_outcomes()
     yield from damaged_caches.damaged_caches()
     yield from alike_plans.alike_plans()
     yield from documented.documented()
