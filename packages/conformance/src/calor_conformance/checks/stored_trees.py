@@ -97,10 +97,6 @@ def _same(got: Any, want: Any, at: str, ties: dict[int, Any]) -> None:
 
 def _turn(rng: Rng) -> None:
     kept: list[Any] = []
-    # Each key alone is the whole name of what is stored under it.
-    flat = {key: _tensor(rng, kept) for key in (_KEYS[int(n)] for n in rng.permutation(len(_KEYS)))}
-    _back(flat, "the flat tree")
-    kept = []
     # Two ways to one joined name are in each tree.
     tree = {
         "a": {"b": _tensor(rng, kept), "c": _drawn(rng, 3, kept)},
@@ -109,6 +105,10 @@ def _turn(rng: Rng) -> None:
         "rest.0": _drawn(rng, 2, kept),
     }
     _back(tree, "the tree")
+    kept.clear()
+    # Each key alone is the whole name of what is stored under it.
+    flat = {key: _tensor(rng, kept) for key in (_KEYS[int(n)] for n in rng.permutation(len(_KEYS)))}
+    _back(flat, "the flat tree")
 
 
 def _back(tree: Any, what: str) -> None:
