@@ -1,4 +1,4 @@
-"""Checks of lines of infinities, certain outcomes, and resizes by factors.
+"""Checks of lines of infinities, certain outcomes, resizes and restarts.
 
 Each passes on the reference, and fails where one rule is broken that it is about.
 """
@@ -16,7 +16,7 @@ from reference_failures import failures
 NAMES = (
     "functions/counts-left-nanmax", "accuracy/many-updates-segment_mean",
     "functions/calor_distributions.certain-Binomial",
-    "functions/calor_nn.drawn-resizes-linear-of-1",
+    "functions/calor_nn.drawn-resizes-linear-of-1", "devices/restarted-servers",
 )  # fmt: skip
 
 
@@ -55,3 +55,15 @@ def test_a_filter_that_forgets_the_factor_is_found(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(resize, "_filtered", forgetful)
     assert failures("functions/calor_nn.drawn-resizes-linear-of-1", 2)
+
+
+def test_copies_of_uploads_that_were_written_to_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    buffer = import_module("calor_http.client.buffer").RemoteBuffer
+    slot = buffer.kept
+
+    def put(self: Any, contents: Any) -> None:
+        if contents is not None or not hasattr(self, "_dropped"):
+            slot.__set__(self, contents)
+
+    monkeypatch.setattr(buffer, "kept", property(lambda self: slot.__get__(self), put))
+    assert failures("devices/restarted-servers", 2)

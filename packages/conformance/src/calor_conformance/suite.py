@@ -190,6 +190,7 @@ from .checks import (
     recorded_refusals,
     registered_containers,
     replaced_statics,
+    restarted_servers,
     results_of_transforms,
     routed_flows,
     routed_programs,
@@ -326,6 +327,7 @@ def _contracts() -> Iterator[Check]:
     yield from stored_trees.stored_trees()
     yield from drawn_resizes.drawn_resizes()
     yield from certain_outcomes.certain_outcomes()
+    yield from restarted_servers.restarted_servers()
     yield from damaged_caches.damaged_caches()
     yield from alike_plans.alike_plans()
     yield from documented.documented()
