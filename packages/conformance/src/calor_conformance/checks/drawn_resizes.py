@@ -85,7 +85,7 @@ def _one(rng: Rng, place: Place, mode: str, rank: int) -> None:
 
 def _run(mode: str, rank: int, place: Place) -> None:
     for turn in range(_TURNS):
-        if place.tries(turn, 4):
+        if place.tries(turn, 5):
             rng = np.random.default_rng([place.seed, crc32(mode.encode()), rank, turn])
             _one(rng, place, mode, rank)
 
