@@ -253,11 +253,11 @@ class Bindings:
         # Which of the handles required gradients in the trace, and which tensors of the state were
         # one tensor (tied weights); set by the first binding.
         self.requires: list[bool] | None = None
-        # What the function reads that it also has beside the objects: of other objects' tensors
-        # none is this one.
+        self.tied: list[int] | None = None
+        # The captured tensors that the function has from outside, too, not from an object alone. A
+        # call with another object still reads these, and not the tensors of that object.
         ids = set(map(id, function.reached))
         self.reached = [h for h in traced.captures if id(h) in ids]
-        self.tied: list[int] | None = None
 
     def find(self, objects: list[Stateful]) -> Binding | None:
         """Return the binding of these objects after an assignment or an exchange of objects.

@@ -347,8 +347,9 @@ def jit(
     Notes
     -----
     Tensors that the function captures are inputs of the program and are read at each call. Those
-    that it changes have their new values after the call, through which no gradient flows. The
-    environment variable ``CALOR_JIT=0`` runs jitted functions as plain Python.
+    that it changes have their new values after the call, through which no gradient flows. A call
+    that changes a tensor which it has twice, as two arguments or from outside as well, runs op by
+    op. The environment variable ``CALOR_JIT=0`` runs jitted functions as plain Python.
 
     Devices that run calor's kernels recompute; others keep the limit or refuse the call, and so
     do programs with control flow. The memory limit counts state that is written in place once.

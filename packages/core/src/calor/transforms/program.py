@@ -290,9 +290,9 @@ class Program:
         return self.enter(recorded, tensors, numbers, objects, buffers)
 
     def _op_by_op(self, tensors: list[Any], numbers: list[Any], objects: list[Stateful]) -> Any:
-        """Run the function where what it changes is an argument, or state, beside it as well.
+        """Run the function itself, for a call that changes a tensor which it has twice.
 
-        The trace takes one tensor for two, and so would not see what it changes itself.
+        The trace takes that tensor for two, and would not see at one what it changes at the other.
         """
         args, kwargs = self.arguments.rebuild(tensors, numbers, objects)
         return self.bindings.function().function(*args, **kwargs)
